@@ -130,6 +130,27 @@ def test_within_short_epochs_nothing_is_told() -> None:
     assert "%" not in stream.getvalue()
 
 
+def test_long_reading_has_a_line_now_and_then() -> None:
+    clock, stream = Clock(), io.StringIO()
+    reporter = PlainReporter(stream, clock)
+    for done in range(0, 80_001, 1000):
+        reporter.reading("looking at images", done, 80_000)
+        clock.now += 1
+    assert stream.getvalue().splitlines() == [
+        "looking at images: 30,000 of 80,000",
+        "looking at images: 60,000 of 80,000",
+    ]
+
+
+def test_reading_has_a_bar_that_goes_when_all_is_read() -> None:
+    reporter, _ = rich_reporter()
+    reporter.reading("looking at images", 20, 100)
+    assert reporter._progress is not None
+    assert reporter._progress.tasks[0].completed == 20
+    reporter.reading("looking at images", 100, 100)
+    assert reporter._progress is None
+
+
 def test_a_bar_moves_within_an_epoch() -> None:
     reporter, _ = rich_reporter()
     reporter.run_started("ERM", 10, 2)

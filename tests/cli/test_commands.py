@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
+from importlib.resources import files
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,6 +17,7 @@ from rich.cells import cell_len
 
 from procrustean.base import Claim
 from procrustean.methods import METHODS
+from procrustean.records import load_result
 
 Call = Callable[..., Any]
 Files = Callable[[Path], dict[str, bytes]]
@@ -261,6 +263,27 @@ def test_the_demo_is_trained_once(call: Call, work: Path, files_of: Files) -> No
     again = call("demo", "--seeds", "1", "--epochs", "2", "--output", "shown")
     assert (again.code, again.out, again.err) == (0, first.out, "")
     assert files_of(Path("shown/runs")) == runs
+
+
+def test_the_demo_on_photographs_ends_with_a_report(call: Call, work: Path) -> None:
+    answer = call("demo", "--photos", "--epochs", "1", "--output", "shown", "--quiet")
+    assert answer.code == 0
+    assert "Of the digit 3 there are 5 training images, of 1 90." in answer.out
+    assert "Report: shown/photos/report.html" in answer.out
+    assert "data:image/" in (work / "shown" / "photos" / "report.html").read_text()
+    record = load_result(work / "shown" / "photos" / "runs" / "erm-epochs1-seed0").record
+    assert (record.data.classes, record.data.counts) == (["1", "0", "5", "2", "3"], [90, 45, 22, 11, 5])
+    assert record.data.test == 125
+    again = call("demo", "--photos", "--epochs", "1", "--output", "shown", "--quiet")
+    assert (again.code, again.out) == (0, answer.out)
+
+
+def test_the_photographs_say_where_they_are_from() -> None:
+    packed = files("procrustean.data").joinpath("photographs")
+    assert len(packed.joinpath("hands.zip").read_bytes()) < 1_000_000
+    notice = packed.joinpath("NOTICE").read_text()
+    assert notice == (Path(__file__).parents[2] / "NOTICE").read_text()
+    assert "github.com/ardamavi/Sign-Language-Digits-Dataset" in notice
 
 
 def test_an_interrupted_demo_goes_on(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,7 @@ COMMANDS = {
     "fleet": ["--width", "--output"],
     "paper reproduce": ["--rows", "--columns", "--seeds", "--minutes", "--dry-run", "--pages"],
     "tune": ["--over", "--choose-on", "--hold-out", "--trials", "--minutes"],
-    "demo": ["--seeds", "--epochs", "--output"],
+    "demo": ["--photos", "--seeds", "--epochs", "--output"],
 }
 HEAVY = ("torch", "matplotlib", "sklearn", "scipy", "PIL", "safetensors", "numpy")
 

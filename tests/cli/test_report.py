@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from procrustean.cli.own_outcome import show_own
+
+from procrustean.records import load_result
 
 Call = Callable[..., Any]
 TRAIN = ("--net", "small", "--epochs", "2", "--batch-size", "16", "--device", "cpu", "--precision", "fp32", "--quiet")
@@ -40,6 +43,23 @@ def test_a_report_is_written(run: str, call: Call) -> None:
     again = call("report", f"{run}/result.json", "--output", "again.html", "--examples", "0", "--quiet")
     assert (again.code, again.err) == (0, "")
     assert data_of(Path("again.html"))["settings"][0]["methods"][0]["examples"] is None
+
+
+def test_the_trials_before_a_run_are_shown(run: str, call: Call, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("report", run, "--examples", "0", "--quiet").code == 0
+    assert data_of(Path("report.html"))["settings"][0]["tables"]["trials"] is None
+    began = json.loads(Path(run, "config.json").read_text())
+    trial = {"name": "head on features", "balanced_accuracy": 0.625, "log_loss": 0.75, "held_out": 40, "seconds": 9.4}
+    began["trials"] = [trial, {**trial, "name": "from scratch", "balanced_accuracy": 0.5}]
+    Path(run, "config.json").write_text(json.dumps(began))
+    assert call("report", run, "--examples", "0", "--quiet").code == 0
+    table = data_of(Path("report.html"))["settings"][0]["tables"]["trials"]
+    rows = [[cell["text"] for cell in row] for row in table["rows"]]
+    assert rows == [["head on features", "62.5", "0.750", "40", "9"], ["from scratch", "50.0", "0.750", "40", "9"]]
+    show_own(load_result(Path(run)).record, Path(run), lambda text: None)
+    shown = capsys.readouterr().out
+    ways, classes = (shown.index(text) for text in ("| head on features", "| class"))
+    assert ways < classes
 
 
 def test_a_folder_of_runs_and_unfinished_ones(run: str, call: Call) -> None:

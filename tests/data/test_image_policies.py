@@ -13,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from PIL import Image
 from procrustean.base import ConfigError, DataError
 from procrustean.data import build, image_files, load_source
 from procrustean.data.image_files import BYTES_PER_PIXEL, SHARE, LargeImages
+from procrustean.data.sources import list_source
 
 GREY = np.arange(0, 256, 4, dtype=np.uint8).reshape(8, 8)
 RED = (200, 30, 60)
@@ -414,3 +416,15 @@ def test_large_images_wait_for_one_another(side: int, together: int, monkeypatch
         assert list(pool.map(decode, range(16))) == list(range(16))
     assert 1 <= most <= together
     assert together < 8 or most > 1
+
+
+def test_how_far_the_reading_is_is_told_from_a_second_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = list_source(str(folder)).files
+    told: list[tuple[str, int, int]] = []
+    image_files.headers(files, {}, lambda *progress: told.append(progress))
+    assert told == []  # it takes no time
+    seconds = iter(range(1000))
+    monkeypatch.setattr(image_files, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
+    monkeypatch.setattr(image_files, "MOST_IN_TURN", 1)
+    image_files.headers(files, {}, lambda *progress: told.append(progress))
+    assert told == [("looking at images", done, len(files)) for done in range(1, len(files) + 1)]

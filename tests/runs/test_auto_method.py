@@ -15,6 +15,8 @@ from procrustean import export, fit, load_model
 from procrustean.base import Claim, ConfigError, RunError, RunInUse
 from procrustean.base.errors import Diverged
 from procrustean.records import RunSpec
+from procrustean.records.finding_runs import runs_in
+from procrustean.records.run_record import RunRecord
 from procrustean.records.several_runs import read_comparison
 from procrustean.runs import auto_method as auto
 from procrustean.runs import cost, evaluate, fit_many
@@ -52,7 +54,40 @@ def test_the_best_on_held_out_images_is_kept(colours: Path, tmp_path: Path) -> N
     model = load_model(tmp_path / "all", device="cpu")
     assert model.spec.label == run.record.label
     card = (export(tmp_path / "all", output=tmp_path / "model").folder / "README.md").read_text()
-    assert "The method was chosen by balanced accuracy on the held-out images: erm-drw" in card
+    assert "Methods by balanced accuracy on the held-out images: erm-drw" in card
+    assert f"{record['chosen']} was chosen." in card
+
+
+def test_the_worse_half_is_left_behind_after_a_short_training(
+    colours: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged = {"erm-drw": 0.5, "erm": 0.7, "mfw-alpha-0.2": 0.6}
+
+    def accuracies(records: list[RunRecord]) -> tuple[float, float]:
+        (record,) = records
+        name = "mfw-alpha-0.2" if record.config.method == "mfw" else "erm" + "-drw" * record.config.drw
+        return judged[name] + record.recipe.epochs / 100, 0.0
+
+    monkeypatch.setattr(auto, "held_out_accuracies", accuracies)
+    arguments = ("train", colours, "--method", "auto", "--epochs", "21", "--run-dir", "all", "--device", "cpu")
+    answer = call(*arguments, "--minutes", "5")
+    assert answer.code == 0, answer.err
+    assert "3 candidates for 10 epochs each; the better half goes on" in answer.err
+    assert "erm-drw: held-out balanced accuracy 60.0 %, left behind after 10 epochs\n" in answer.err
+    assert "erm: held-out balanced accuracy 91.0 %, chosen\n" in answer.err
+    record = read_comparison(Path("all"))
+    assert record is not None
+    assert [(row.name, row.epochs) for row in record.compared] == [
+        ("erm-drw", 10),
+        ("erm", None),
+        ("mfw-alpha-0.2", None),
+    ]
+    assert not Path("all/erm-drw").exists()
+    assert [path.name for path in runs_in(Path("all"))] == ["erm", "mfw-alpha-0.2"]
+    card = (export(Path("all"), output=Path("model")).folder / "README.md").read_text()
+    assert "erm-drw 60.0 % (left behind after 10 epochs); erm 91.0 %" in card
+    again = call(*arguments, "--minutes", "4", "--quiet")
+    assert (again.code, again.out) == (0, answer.out)
 
 
 def test_methods_are_not_compared_on_images_of_one_class_alone(colours: Path, tmp_path: Path) -> None:
@@ -73,7 +108,7 @@ def test_it_says_when_the_images_cannot_tell_the_best_apart(
         "taken because it was tried first. One standard error of an accuracy on these images is up to 4.9 points. "
         "These images cannot tell them apart"
     )
-    assert f"erm-drw was chosen on 24 held-out images. {said}" in answer.err
+    assert f"erm-drw was chosen. Judged on 24 held-out images. {said}" in answer.err
     assert f"erm-drw was chosen. {said}" in answer.out
     found = read_comparison(Path("all"))
     assert found is not None
@@ -124,9 +159,11 @@ def test_what_does_not_fit_into_the_time_is_named(
     run = fit(str(colours), **settings(folder), minutes=2)
     record = json.loads((folder / "auto.json").read_text())
     values = [row["held_out_balanced_accuracy"] for row in record["compared"]]
-    assert values[0] is not None
-    assert values[-1] is None
+    assert [value is None for value in values] == [False, True, True]
     assert run.path.name == record["chosen"]
+    card = (export(folder, output=tmp_path / "model").folder / "README.md").read_text()
+    assert "erm-drw is kept as the only method that was trained to the end; nothing was compared." in card
+    assert "was chosen" not in card
 
 
 def test_trainings_that_are_shortened_for_the_time_say_so(colours: Path, call: Call) -> None:

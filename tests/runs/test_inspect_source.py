@@ -4,6 +4,7 @@ import re
 import shlex
 import shutil
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
@@ -18,7 +19,7 @@ from rich.cells import cell_len
 from coloured_pictures import write_folder
 from procrustean import fit
 from procrustean.base.progress import PlainReporter
-from procrustean.data import ImageSet, Splits, duplicates
+from procrustean.data import ImageSet, Splits, duplicates, image_files
 from procrustean.data.survey import _of_arrays, survey
 from procrustean.records import RunSpec
 from procrustean.runs import cost as timing
@@ -49,6 +50,20 @@ def messy(colours: Path, tmp_path: Path) -> Path:
     (root / "train" / "red" / "cut.png").write_bytes(whole[: len(whole) // 2])
     Image.fromarray(np.full((20, 30), 77, np.uint8)).save(root / "train" / "green" / "grey.png")
     return root
+
+
+def test_each_file_is_opened_once(messy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: Counter[Path] = Counter()
+    before = image_files._opened
+
+    def counted(content: Path) -> Image.Image:
+        opened[content] += 1
+        return before(content)
+
+    monkeypatch.setattr(image_files, "_opened", counted)
+    inspect_source(str(messy), device="cpu", on_bad_image="skip")
+    assert len(opened) == 124
+    assert set(opened.values()) == {1}
 
 
 def test_counts_and_duplicates_and_broken_files(messy: Path) -> None:

@@ -44,6 +44,9 @@ class Reporter:
         """Shows what is probably a mistake, once however many runs share it."""
         warnings.warn(text, stacklevel=2)
 
+    def reading(self, what: str, done: int, total: int) -> None:
+        """So many files are read, which takes longer than a moment; the last call is of all."""
+
     def run_started(self, name: str, epochs: int, first_epoch: int) -> None:
         """A run of `epochs` epochs begins, or goes on, at `first_epoch`."""
 
@@ -108,12 +111,21 @@ class PlainReporter(_Shown):
         self._stream = stream
         self._clock = clock
         self._runs: dict[str, _PlainRun] = {}
+        self._reading: dict[str, float] = {}  # when its last line was
         self._last_line = 0.0
 
     def say(self, text: str) -> None:
         stream = ProgressStream(sys.stderr if self._stream is None else self._stream)
         stream.write(printable(text) + "\n")
         stream.flush()
+
+    def reading(self, what: str, done: int, total: int) -> None:
+        now = self._clock()
+        if now - self._reading.setdefault(what, now) >= SILENT_WITHIN_EPOCH:
+            self._reading[what] = now
+            self.say(f"{what}: {done:,} of {total:,}")
+        if done == total:
+            del self._reading[what]
 
     def run_started(self, name: str, epochs: int, first_epoch: int) -> None:
         self._results.pop(name, None)
@@ -169,15 +181,34 @@ class RichReporter(_Shown):
     def say(self, text: str) -> None:
         print_wrapped(self._console, text)
 
+    def reading(self, what: str, done: int, total: int) -> None:
+        if what not in self._tasks:
+            self._begin(what, total, done)
+        assert self._progress is not None
+        self._progress.update(self._tasks[what], completed=done)
+        if done == total:
+            self._end(what)
+
     def run_started(self, name: str, epochs: int, first_epoch: int) -> None:
         self._results.pop(name, None)
+        self._begin(name, epochs, first_epoch)
+
+    def _begin(self, name: str, total: int, done: int) -> None:
         if self._progress is None:
             self._progress = _bars(self._console)
             atexit.register(self.close)  # an interrupted program must not leave the cursor hidden
             self._progress.start()
         if name in self._tasks:  # it goes on after its process was replaced
             self._progress.remove_task(self._tasks[name])
-        self._tasks[name] = self._progress.add_task(printable(name), total=epochs, completed=first_epoch, numbers="")
+        self._tasks[name] = self._progress.add_task(printable(name), total=total, completed=done, numbers="")
+
+    def _end(self, name: str) -> None:
+        assert self._progress is not None
+        if len(self._tasks) == 1:
+            self.close()
+        else:
+            self._progress.refresh()  # shows the last numbers before the bar goes
+            self._progress.remove_task(self._tasks.pop(name))
 
     def within_epoch(self, name: str, epoch: int, share: float) -> None:
         if self._progress is not None and name in self._tasks:
@@ -193,11 +224,7 @@ class RichReporter(_Shown):
         from rich.text import Text
 
         if self._progress is not None and name in self._tasks:
-            if len(self._tasks) == 1:
-                self.close()
-            else:
-                self._progress.refresh()  # shows the last numbers before the bar goes
-                self._progress.remove_task(self._tasks.pop(name))
+            self._end(name)
         self._console.print(Text.assemble(("✓ ", "green"), (printable(name), "bold"), "  ", printable(summary)))
 
     def close(self) -> None:
@@ -246,6 +273,9 @@ class PassingOn(Reporter):
 
     def warn(self, text: str) -> None:
         self._inner.warn(text)
+
+    def reading(self, what: str, done: int, total: int) -> None:
+        self._inner.reading(what, done, total)
 
     def run_started(self, name: str, epochs: int, first_epoch: int) -> None:
         self._inner.run_started(self.called(name), epochs, first_epoch)

@@ -45,18 +45,18 @@ class Inspect:
 
     def run(self) -> int:
         from procrustean.base.console import write_result
-        from procrustean.base.progress import make_reporter
+        from procrustean.base.progress import reporting
         from procrustean.runs.inspect_source import inspect_source
 
-        reporter = make_reporter()
-        found = inspect_source(
-            self.source,
-            device=self.device,
-            on_bad_image=self.on_bad_image,
-            group=self.group,
-            duplicates=self.duplicates,
-            say=reporter.say,
-        )
+        with reporting() as reporter:
+            found = inspect_source(
+                self.source,
+                device=self.device,
+                on_bad_image=self.on_bad_image,
+                group=self.group,
+                duplicates=self.duplicates,
+                reporter=reporter,
+            )
         write_result(found.text)
         return 2 if found.refused else 0
 

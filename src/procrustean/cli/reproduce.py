@@ -177,7 +177,7 @@ class Reproduce:
         from procrustean.runs.image_loading import Sources
 
         reporter = make_reporter(quiet=self.quiet)
-        sources = Sources(reporter.say)
+        sources = Sources(reporter)
         plan = self._plan(definitions, parts, store, sources)
         width = default_width() if self.width is None else self.width
         rate, machine = first_rate(), machine_name()[1]

@@ -80,9 +80,15 @@ def show_own(record: RunRecord, kept: Path, say: Callable[[str], None]) -> None:
     """
     from procrustean.base.console import write_result
     from procrustean.data.sources import is_named
+    from procrustean.records.finding_runs import RESULT_FILE
+    from procrustean.records.run_record import Result
+    from procrustean.report.trials_table import trials_table
 
     if is_named(record.config.source):
         return
+    if tried := trials_table([Result(record, kept / RESULT_FILE)]):
+        write_result("")
+        write_result(tried)
     write_result("")
     write_result(class_table(record))
     for line in headline_lines(record):

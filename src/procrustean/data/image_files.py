@@ -9,14 +9,16 @@ import hashlib
 import io
 import re
 import threading
+import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
@@ -49,6 +51,8 @@ BYTES_PER_PIXEL, SHARE = 12, 8
 MOST_BITS = 14
 #: Decoded images are copied once when they are split into sets and once more when some are held out.
 COPIES = 3
+#: Files that a thread takes at a time, and seconds between two reports of how many are read.
+MOST_IN_TURN, TOLD_EVERY = 64, 0.5
 
 
 class Unsupported(ValueError):
@@ -87,20 +91,49 @@ class Header:
 
 #: Name of a file -> what is wrong with it.
 Problems = dict[str, str]
+#: Told what is read, how many files of it, and of how many.
+Progress = Callable[[str, int, int], None]
+T = TypeVar("T")
 
 
-def headers(files: Sequence[ImageFile], bad: Problems) -> dict[str, Header]:
+def untold(what: str, done: int, total: int) -> None:
+    """Tells nobody."""
+
+
+def headers(files: Sequence[ImageFile], bad: Problems, progress: Progress = untold) -> dict[str, Header]:
     """The header of each file that has one, by the file's name; the others go to `bad`."""
-    found = {}
-    with _bombs_refused():
-        for file in files:
-            try:
-                with file.open() as image:
-                    frames = getattr(image, "n_frames", 1)
-                    found[file.name] = Header(image.width, image.height, image.mode, frames, _taken(image))
-            except Exception as error:  # decoders raise nearly anything on damaged files
-                bad[file.name] = reason(file.content, error)
-    return found
+
+    def read(row: int) -> Header | str:
+        try:
+            with files[row].open() as image:
+                return _header(image)
+        except Exception as error:  # decoders raise nearly anything on damaged files
+            return reason(files[row].content, error)
+
+    with _bombs_refused(), ThreadPoolExecutor() as pool:
+        read_ones = list(_in_turn(pool, read, range(len(files)), "looking at images", progress))
+    bad.update({file.name: one for file, one in zip(files, read_ones, strict=True) if isinstance(one, str)})
+    return {file.name: one for file, one in zip(files, read_ones, strict=True) if isinstance(one, Header)}
+
+
+def _header(image: Image.Image) -> Header:
+    return Header(image.width, image.height, image.mode, getattr(image, "n_frames", 1), _taken(image))
+
+
+def _in_turn(
+    pool: ThreadPoolExecutor, work: Callable[[int], T], rows: Sequence[int], what: str, progress: Progress
+) -> Iterator[T]:
+    """What is made of each row, in order; from a second on, how far it is is told."""
+    # Several rows at a time: of a hundred thousand, the pool's own notes would take more than small images do.
+    step = max(1, min(MOST_IN_TURN, len(rows) // (4 * pool._max_workers)))
+    parts = [rows[start : start + step] for start in range(0, len(rows), step)]
+    done, told, due = 0, False, time.monotonic() + 1
+    for made in pool.map(lambda part: [work(row) for row in part], parts):
+        yield from made
+        done += len(made)
+        if time.monotonic() >= due or (told and done == len(rows)):
+            told, due = True, time.monotonic() + TOLD_EVERY
+            progress(what, done, len(rows))
 
 
 def _taken(image: Image.Image) -> float | None:
@@ -135,7 +168,12 @@ def common_size(files: Sequence[ImageFile], found: Mapping[str, Header], asked: 
 
 
 def decoded(
-    files: Sequence[ImageFile], shape: tuple[int, int, int], bad: Problems, depth: BitDepth | None = None
+    files: Sequence[ImageFile],
+    shape: tuple[int, int, int],
+    bad: Problems,
+    depth: BitDepth | None = None,
+    notes: Notes | None = None,
+    progress: Progress = untold,
 ) -> Images:
     """All files in one shape (height, width, channels), uint8 [N, *shape]; those in `bad` are black.
 
@@ -144,32 +182,28 @@ def decoded(
         shape: that they get.
         bad: what cannot be used, and takes what cannot be decoded.
         depth: notes how many bits are used.
+        notes: takes what else each file tells while it is open.
+        progress: told how many are decoded.
     """
     _refuse_too_much(len(files), shape)
     pixels = np.zeros((len(files), *shape), np.uint8)
     good = [row for row, file in enumerate(files) if file.name not in bad]
     with _bombs_refused(), ThreadPoolExecutor() as pool:
         large = LargeImages(pool._max_workers)
-        problems = pool.map(lambda row: _decode(files[row], pixels[row], large, depth), good)
+        what = f"reading images, {shape[1]} x {shape[0]}"
+        problems = _in_turn(
+            pool, lambda row: _decode(files[row], pixels[row], large, depth, notes), good, what, progress
+        )
         bad.update({files[row].name: problem for row, problem in zip(good, problems, strict=True) if problem})
     return pixels
 
 
-def pixel_digests(files: Sequence[ImageFile]) -> list[str]:
-    """sha256 (hex) of the pixels of each file, decoded in full, upright and in RGB; of files that can be decoded."""
+@dataclass(frozen=True)
+class Notes:
+    """What files tell of themselves while they are decoded, by their names."""
 
-    def digest(file: ImageFile) -> str:
-        with file.open() as image:
-            return hashlib.sha256(pixels_of(image, _shape(image)).tobytes() + repr(_shape(image)).encode()).hexdigest()
-
-    with ThreadPoolExecutor() as pool:
-        return list(pool.map(digest, files))
-
-
-def _shape(image: Image.Image) -> tuple[int, int, int]:
-    turned = image.getexif().get(ExifTags.Base.Orientation, 1) in range(5, 9)
-    width, height = image.size[::-1] if turned else image.size
-    return height, width, 3
+    headers: dict[str, Header] = field(default_factory=dict)  # of damaged ones too
+    digests: dict[str, str] = field(default_factory=dict)  # sha256 (hex) of all pixels, upright and in colour
 
 
 class BitDepth:
@@ -210,13 +244,22 @@ def is_16_bit_grey(image: Image.Image) -> bool:
 
 def pixels_of(image: Image.Image, shape: tuple[int, ...]) -> Images:
     """An image as it is trained on: upright, RGB or grey, resized to (height, width, channels)."""
-    height, width, channels = shape
+    return resized(upright_image(image, shape[2]), shape)
+
+
+def upright_image(image: Image.Image, channels: int) -> Image.Image:
+    """All pixels of an image, upright, RGB or grey."""
     # A copy forgets its format; the one that `convertible` asks for has no orientation.
     upright = image if image.format == NETPBM else ImageOps.exif_transpose(image)
-    upright = convertible(upright).convert("RGB" if channels == 3 else "L")
-    if upright.size != (width, height):
-        upright = upright.resize((width, height), Image.Resampling.BILINEAR)
-    return np.asarray(upright).reshape(shape)
+    return convertible(upright).convert("RGB" if channels == 3 else "L")
+
+
+def resized(image: Image.Image, shape: tuple[int, ...]) -> Images:
+    """An upright image in (height, width, channels)."""
+    height, width, _ = shape
+    if image.size != (width, height):
+        image = image.resize((width, height), Image.Resampling.BILINEAR)
+    return np.asarray(image).reshape(shape)
 
 
 def convertible(image: Image.Image) -> Image.Image:
@@ -281,13 +324,20 @@ class LargeImages:
         return self._one if image.width * image.height > self._pixels else nullcontext()
 
 
-def _decode(file: ImageFile, out: Images, large: LargeImages, depth: BitDepth | None) -> str:
+def _decode(file: ImageFile, out: Images, large: LargeImages, depth: BitDepth | None, notes: Notes | None) -> str:
     """Write the image into `out`; the answer is the problem, empty when there is none."""
     try:
         with file.open() as image, large.turn_of(image):
+            if notes is not None:
+                notes.headers[file.name] = _header(image)
             if depth is not None:
                 depth.look_at(image)
-            out[:] = pixels_of(image, out.shape)
+            whole = upright_image(image, out.shape[2])
+            if notes is not None:
+                digest = hashlib.sha256(whole.tobytes())
+                digest.update(repr(whole.size).encode())
+                notes.digests[file.name] = digest.hexdigest()
+            out[:] = resized(whole, out.shape)
     except Exception as error:  # decoders raise nearly anything on damaged files
         return reason(file.content, error)
     return ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import PurePath
@@ -21,10 +21,13 @@ from procrustean.data.image_files import (
     BitDepth,
     Header,
     ImageFile,
+    Notes,
     Problems,
+    Progress,
     common_size,
     decoded,
     headers,
+    untold,
 )
 from procrustean.data.imageset import Images, ImageSet, Splits
 from procrustean.data.likely_groups import LikelyGroups, likely_groups
@@ -150,11 +153,23 @@ class FileListing:
     columns: Sequence[str] = ()  # of a table
     likely: LikelyGroups | None = None  # by a column of the table
     hidden: Sequence[str] = ()  # folders of images that are passed over for the dot in their names
+    known: Mapping[str, Header] | None = None  # headers, where the files have been opened already
+    progress: Progress = untold  # told how many files are read
 
     @cached_property
-    def headers(self) -> dict[str, Header]:
+    def headers(self) -> Mapping[str, Header]:
         """By the name of the file; files without one go to `bad`."""
-        return headers(self.files, self.bad)
+        return headers(self.files, self.bad, self.progress) if self.known is None else self.known
+
+    def read(self, side: int, bad: Problems, depth: BitDepth) -> tuple[FileListing, Images, dict[str, str]]:
+        """All images, small and square, each file opened once: the listing with headers, pixels, digests.
+
+        Files that cannot be used go to `bad`, and those without a header to that of the listing, too.
+        """
+        notes = Notes()
+        pixels = decoded(self.files, (side, side, 3), bad, depth, notes, self.progress)
+        unopened = {file.name: bad[file.name] for file in self.files if file.name not in notes.headers}
+        return replace(self, bad={**self.bad, **unopened}, known=notes.headers), pixels, notes.digests
 
     def load(self, image_size: int | None = None) -> Splits:
         """Decode the images; without test images a fifth of each class is set aside.
@@ -167,7 +182,7 @@ class FileListing:
         bad = dict(self.bad)
         readable = [file for file in self.files if file.name in self.headers]
         depth = BitDepth()
-        pixels = decoded(readable, (size, size, 3), bad, depth)
+        pixels = decoded(readable, (size, size, 3), bad, depth, progress=self.progress)
         if self.on_bad_image == "error":
             refuse(bad, self.where)
         good = [row for row, file in enumerate(readable) if file.name not in bad]
@@ -176,7 +191,7 @@ class FileListing:
         kept = [readable[row] for row in good]
         if bad or len(kept) < len(self.files):
             notes.append(_told(bad, sorted({file.label for file in self.files} - set(classes))))
-            pixels = pixels[good]
+            pixels = chosen(pixels, good)
         if moving := sum(self.headers[file.name].frames > 1 for file in kept):
             notes.append(f"{moving} image{'s' * (moving > 1)} with several frames or pages: the first one is used")
         if self.hidden:
@@ -252,10 +267,17 @@ def _told(bad: Problems, left_out: Sequence[str]) -> str:
     return "; ".join([*parts, "classes counted again"])
 
 
+def chosen(pixels: Images, rows: Sequence[int]) -> Images:
+    """Some images, in their order; all of them are not copied."""
+    return pixels if len(rows) == len(pixels) else pixels[rows]
+
+
 def _image_set(files: Sequence[ImageFile], pixels: Images, split: str, classes: tuple[str, ...]) -> ImageSet:
     rows = [row for row, file in enumerate(files) if file.split == split]
     labels = {name: label for label, name in enumerate(classes)}
-    chosen = [files[row] for row in rows]
-    names = tuple(file.name for file in chosen)
-    groups = tuple(file.group for file in chosen) if any(file.group for file in files) else ()
-    return ImageSet(pixels[rows], np.array([labels[file.label] for file in chosen], np.int64), classes, names, groups)
+    taken = [files[row] for row in rows]
+    names = tuple(file.name for file in taken)
+    groups = tuple(file.group for file in taken) if any(file.group for file in files) else ()
+    return ImageSet(
+        chosen(pixels, rows), np.array([labels[file.label] for file in taken], np.int64), classes, names, groups
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -59,7 +59,7 @@ def by_column(column: str, of: dict[str, str]) -> LikelyGroups | None:
     return LikelyGroups(f"the column {column!r}", kept, column)
 
 
-def likely_groups(files: Sequence[ImageFile], headers: dict[str, Header], pixels: Images) -> LikelyGroups | None:
+def likely_groups(files: Sequence[ImageFile], headers: Mapping[str, Header], pixels: Images) -> LikelyGroups | None:
     """What probably belongs together, told by names that begin alike, times, or numbers that follow on one another.
 
     None of this alone is a reason: the images of a pair also have to be more alike than others of their classes are.
@@ -92,7 +92,7 @@ def likely_groups(files: Sequence[ImageFile], headers: dict[str, Header], pixels
     return None
 
 
-def _in_time(files: Sequence[ImageFile], headers: dict[str, Header]) -> list[Pair]:
+def _in_time(files: Sequence[ImageFile], headers: Mapping[str, Header]) -> list[Pair]:
     taken = sorted((headers[file.name].taken or 0.0, row) for row, file in enumerate(files) if headers[file.name].taken)
     # Cameras whose clock was never set give many images one time.
     return [(a, b) for (one, a), (other, b) in pairwise(taken) if 0 < other - one <= SECONDS]

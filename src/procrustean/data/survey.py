@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from statistics import median
 
 import numpy as np
 
 from procrustean.base.errors import DataError
+from procrustean.base.progress import Reporter
 from procrustean.data.duplicates import Groups, fingerprints, near_duplicates, too_dark
-from procrustean.data.image_files import BitDepth, ImageFile, Problems, decoded, pixel_digests
-from procrustean.data.image_lists import NAMED_BY_INSPECT, FileListing, refuse
+from procrustean.data.image_files import BitDepth, ImageFile, Problems
+from procrustean.data.image_lists import NAMED_BY_INSPECT, FileListing, chosen, refuse
 from procrustean.data.imageset import Images, Indices, Splits, StoredImages
 from procrustean.data.sources import is_files, list_source, load_source
 
 SPLITS = ("train", "val", "test")
-#: In which size images are compared.
-THUMBNAIL = (32, 32, 3)
+#: The side at which images are compared.
+THUMBNAIL = 32
 
 
 @dataclass(frozen=True)
@@ -93,35 +94,33 @@ class Survey:
         return any(self.counts["val"])
 
 
-def survey(source: str, *, group: str | None = None, say: Callable[[str], None] = lambda text: None) -> Survey:
+def survey(source: str, *, group: str | None = None, reporter: Reporter | None = None) -> Survey:
     """Read all images of a source.
 
     Args:
         source: a folder, a table, a saved data set, a .npz file or a known data set.
         group: what images that belong together have in common.
-        say: called with one line of progress at a time.
+        reporter: told of the progress.
     """
+    reporter = reporter or Reporter()
     if not is_files(source):
-        return _of_arrays(load_source(source, group=group, say=say))
+        return _of_arrays(load_source(source, group=group, say=reporter.say))
     listing = list_source(source, "skip", group)
     if not listing.files:
         refuse(listing.bad, listing.where, most=NAMED_BY_INSPECT)
         list_source(source, group=group)  # says why there are none
-    return _of_files(listing, say)
+    return _of_files(replace(listing, progress=reporter.reading))
 
 
-def _of_files(listing: FileListing, say: Callable[[str], None]) -> Survey:
-    headers = listing.headers
-    readable = [file for file in listing.files if file.name in headers]
-    if len(readable) > 5000:
-        say(f"reading {len(readable)} images")
+def _of_files(listing: FileListing) -> Survey:
     bad = dict(listing.bad)
     depth = BitDepth()
-    pixels = decoded(readable, THUMBNAIL, bad, depth)
-    kept = [row for row, file in enumerate(readable) if file.name not in bad]
+    listing, pixels, digests = listing.read(THUMBNAIL, bad, depth)
+    headers = listing.headers
+    kept = [row for row, file in enumerate(listing.files) if file.name not in bad]
     if not kept:
         refuse(bad, listing.where, most=NAMED_BY_INSPECT)
-    files, pixels = [readable[row] for row in kept], pixels[kept]
+    files, pixels = [listing.files[row] for row in kept], chosen(pixels, kept)
     prints = fingerprints(pixels)
     groups = near_duplicates(prints)
     classes = tuple(sorted({file.label for file in listing.files}))
@@ -131,7 +130,7 @@ def _of_files(listing: FileListing, say: Callable[[str], None]) -> Survey:
     modes = Counter(headers[file.name].mode for file in files)
     described = [(file.name, file.split, file.label) for file in files]
     splits, refused = _as_in_training(listing, files, pixels)
-    twins = _twins(groups, described, lambda rows: pixel_digests([files[row] for row in rows]))
+    twins = _twins(groups, described, lambda rows: [digests[files[row].name] for row in rows])
     told = depth.text(), too_dark(prints)
     return Survey(listing.name, classes, counts, sizes, modes, bad, twins, listing, splits, refused, *told)
 
@@ -143,7 +142,7 @@ def _as_in_training(
     trained = {file.label for file in files if file.split == "train"}
     rows = [row for row, file in enumerate(files) if file.label in trained]
     try:
-        return listing.in_splits([files[row] for row in rows], pixels[rows]), ""
+        return listing.in_splits([files[row] for row in rows], chosen(pixels, rows)), ""
     except DataError as error:
         return None, str(error)
 

@@ -19,7 +19,7 @@ from procrustean.deploy.load_program import USE
 from procrustean.deploy.model import ModelSpec
 from procrustean.engine.probabilities import Prior
 from procrustean.records.run_record import RunRecord
-from procrustean.records.several_runs import Comparison
+from procrustean.records.several_runs import Compared, Comparison
 
 FEW_TRAINED = 20
 
@@ -155,9 +155,16 @@ def _tested(metrics: Metrics, classes: int) -> list[str]:
 
 
 def _compared(comparison: Comparison) -> str:
-    values = ((markdown(method.name), method.held_out_balanced_accuracy) for method in comparison.compared)
-    shown = "; ".join(f"{name} {'not in time' if v is None else f'{100 * v:.1f} %'}" for name, v in values)
-    return f"The method was chosen by balanced accuracy on the held-out images: {shown}. {markdown(comparison.worth)}"
+    shown = "; ".join(f"{markdown(method.name)} {_judged(method)}" for method in comparison.compared)
+    verdict = f"{markdown(comparison.verdict)} {markdown(comparison.worth)}"
+    return f"Methods by balanced accuracy on the held-out images: {shown}. {verdict}"
+
+
+def _judged(method: Compared) -> str:
+    if method.held_out_balanced_accuracy is None:
+        return "not in time"
+    short = "" if method.epochs is None else f" (left behind after {method.epochs} epochs)"
+    return f"{100 * method.held_out_balanced_accuracy:.1f} %{short}"
 
 
 def _probabilities(spec: ModelSpec, prior: str | None) -> str:

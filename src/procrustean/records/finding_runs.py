@@ -18,6 +18,8 @@ CANDIDATES = "candidates"  # the folder in which `tune` keeps the runs that it c
 NAMED_AS_RESULT = re.compile(r"result|.+-seed\d+-[0-9a-f]{12}(-\d+)?")
 #: What `train --folds` keeps beside its runs, and its run on all images, which may have no test images.
 FOLDS, FINAL = "folds.json", "all"
+#: What `--method auto` keeps beside its runs, and the folder of the short ones, after which some were left behind.
+COMPARISON, SHORT = "auto.json", "short"
 DEPTH = 3  # how many folders deep runs are looked for: `tune` in a folder of runs keeps its own so deep
 
 
@@ -121,6 +123,8 @@ def _runs_below(folder: Path, depth: int) -> list[Path]:
     found = []
     for entry in entries:
         if entry.name == FINAL and (folder / FOLDS).is_file():
+            continue
+        if entry.name == SHORT and (folder / COMPARISON).is_file():
             continue
         if entry.is_dir():
             found += [entry] if is_run(entry) else _runs_below(entry, depth - 1) if depth > 1 else []

@@ -13,13 +13,10 @@ from procrustean.balance.metrics import Count, Metrics, Share
 from procrustean.base.errors import RunError
 from procrustean.base.json_files import FORMAT, read_typed
 from procrustean.base.table_formats import Statistic
-from procrustean.records.finding_runs import FINAL, FOLDS
+from procrustean.records.finding_runs import COMPARISON, FINAL, FOLDS
 from procrustean.records.groups import Group, summarise
 from procrustean.records.run_record import Result, RunRecord
 from procrustean.records.run_spec import RunSpec
-
-#: What a comparison keeps beside its runs.
-COMPARISON = "auto.json"
 
 
 class Compared(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -28,6 +25,7 @@ class Compared(Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str  # of its folder
     held_out_balanced_accuracy: float | None  # None if the time did not suffice, or it failed
     failed: str = ""
+    epochs: int | None = None  # of the short training after which it was left behind; None for the whole
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
@@ -46,6 +44,13 @@ class Comparison(Struct, frozen=True, kw_only=True):
     ties: list[str] = []
     within_one_standard_error: list[str] = []
     without_a_vote: list[str] = []  # classes that have no held-out image
+
+    @property
+    def verdict(self) -> str:
+        """Which method is kept, as a sentence; it was chosen only if another was trained, too."""
+        if sum(method.held_out_balanced_accuracy is not None for method in self.compared) > 1:
+            return f"{self.chosen} was chosen."
+        return f"{self.chosen} is kept as the only method that was trained to the end; nothing was compared."
 
 
 def read_comparison(folder: Path) -> Comparison | None:
@@ -129,7 +134,7 @@ def worth_of_choice(groups: Iterable[Group]) -> str:
     """What the choice is worth, as the record of the comparison says; nothing where several were made, each its own."""
     places = {result.path.parent.parent for group in groups for result in group.results if result.path is not None}
     comparison = read_comparison(places.pop()) if len(places) == 1 else None
-    return f" {comparison.chosen} was chosen. {comparison.worth}" if comparison and comparison.worth else ""
+    return f" {comparison.verdict} {comparison.worth}" if comparison and comparison.worth else ""
 
 
 def _key(group: Group) -> str:

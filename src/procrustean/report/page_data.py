@@ -19,6 +19,7 @@ from procrustean.report.curves import class_curves, gradient_layers, overall_cur
 from procrustean.report.findings import Rivals, verdicts_of
 from procrustean.report.mistakes import ExampleFinder, Mistake, summed_confusion, worst_confusions
 from procrustean.report.run_settings import configuration, run_rows
+from procrustean.report.trials_table import trials_table
 from procrustean.report.uncertainty import intervals
 
 LARGEST_MATRIX = 30  # classes; beyond, only the worst confusions are shown
@@ -111,12 +112,14 @@ def _tables(groups: Sequence[Group]) -> dict[str, Any]:
     which take room, that of the recall alone.
     """
     calibration = calibration_errors(groups)
-    sure = intervals([result for group in groups for result in group.results])
+    results = [result for group in groups for result in group.results]
+    sure, tried = intervals(results), trials_table(results)
     alone = len(groups) == 1
     return {
         "comparison": _table(comparison(groups), "comparison"),
         "calibration": calibration and _table(calibration, "calibration"),
         "intervals": sure and _table(sure, "intervals"),
+        "trials": tried and _table(tried, "trials"),
         "sizes": {name: _table(by_class_size(groups, name), f"class-sizes-{name}") for name in SELECTIONS},
         "classes": {
             name: _table(by_class(groups[0], name) if alone else per_class(groups, name), f"classes-{name}")

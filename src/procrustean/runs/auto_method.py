@@ -22,11 +22,12 @@ from procrustean.data.imageset import Splits
 from procrustean.data.sources import place_of
 from procrustean.engine.prepared import Prepared
 from procrustean.records.checkpoints import is_leftover
+from procrustean.records.finding_runs import COMPARISON, SHORT
 from procrustean.records.identity import changed_settings
 from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_record import DataRecord, load_result
 from procrustean.records.run_spec import RunSpec
-from procrustean.records.several_runs import COMPARISON, Compared, Comparison, read_comparison
+from procrustean.records.several_runs import Compared, Comparison, read_comparison
 from procrustean.runs.advice import Plan, planned, settings_at, size_to_load, trained_on
 from procrustean.runs.choosing import Choice, choose, held_out_accuracies, voting_counts
 from procrustean.runs.cost import TimeBox, this_machine
@@ -42,8 +43,11 @@ from procrustean.runs.training_advice import Settings
 from procrustean.runs.tuning_candidates import check_held_out
 
 MINUTES = 30.0
-#: How many methods the epochs that are planned leave time for, by the reckoning of `cost`.
-FEWEST_COMPARED = 4
+#: Of how many whole trainings the time is that eight candidates take, half of them left behind each time.
+WHOLE_TRAININGS = 6
+#: Shares of the epochs after which the worse half is left behind, and how many epochs such a training has at least:
+#: after fewer, the order says little. So many candidates are trained to the end.
+SHORT_TRAININGS, FEWEST_EPOCHS, FINALISTS = (1 / 4, 1 / 2), 10, 2
 
 
 @dataclass(frozen=True)
@@ -55,12 +59,13 @@ class TriedMethod:
     last: float = math.nan  # balanced accuracy in the last epoch
     tail: float = math.nan  # the same over the last evaluations
     failed: str = ""  # why it came to no end, if not for want of time
+    epochs: int | None = None  # of a short training; None for the whole
 
     @classmethod
-    def of(cls, method: MethodChoice, outcome: Outcome) -> TriedMethod:
+    def of(cls, method: MethodChoice, outcome: Outcome, epochs: int | None) -> TriedMethod:
         if outcome.record is None:
-            return cls(method, outcome.path, failed=str(outcome.error or ""))
-        return cls(method, outcome.path, *held_out_accuracies([outcome.record]))
+            return cls(method, outcome.path, failed=str(outcome.error or ""), epochs=epochs)
+        return cls(method, outcome.path, *held_out_accuracies([outcome.record]), epochs=epochs)
 
     @property
     def name(self) -> str:
@@ -74,10 +79,17 @@ class TriedMethod:
     def is_finished(self) -> bool:
         return not math.isnan(self.last)
 
+    @property
+    def text(self) -> str:
+        if not self.is_finished:
+            return self.failed or "no time left"
+        short = "" if self.epochs is None else f", left behind after {self.epochs} epochs"
+        return held_out_text(self.last) + short
+
     def compared(self) -> Compared:
         """Its line in the record of the comparison."""
         last = self.last if self.is_finished else None
-        return Compared(name=self.name, held_out_balanced_accuracy=last, failed=self.failed)
+        return Compared(name=self.name, held_out_balanced_accuracy=last, failed=self.failed, epochs=self.epochs)
 
 
 def fit_auto(
@@ -90,8 +102,9 @@ def fit_auto(
 ) -> FinishedRun:
     """Compare methods on the held-out images and return the run of the best.
 
-    Each method is a run of its own in the folder of the whole. A call that was stopped goes on where it was, and what
-    is finished is not trained again.
+    All are trained for a quarter of the epochs, the better half for half of them, the best two to the end. Each
+    training is a run of its own in the folder of the whole. A call that was stopped goes on where it was, and what is
+    finished is not trained again.
 
     Args:
         config: settings with the method "auto".
@@ -106,8 +119,8 @@ def fit_auto(
     if config.drw:
         raise ConfigError("method 'auto' tries methods with and without drw; leave it out")
     folder = run_directory_of(config)
-    machine = this_machine(config.device, 60 * minutes / FEWEST_COMPARED, config.precision)
-    load = Sources(reporter.say)
+    machine = this_machine(config.device, 60 * minutes / WHOLE_TRAININGS, config.precision)
+    load = Sources(reporter)
     plan = planned(_agreed(folder, config), splits=splits, machine=machine, load=load)
     full = full_length(config, plan, load)
     if full is not None and plan.why:  # nothing is left to plan, and to explain, for a comparison that goes on
@@ -148,38 +161,66 @@ def _compare(
     methods = worth_comparing([int(n) for n in prepared.data.counts])
     names = ", ".join(method.name for method in methods)
     reporter.say(f"comparing up to {len(methods)} candidates within {minutes:g} min: {names}")
-    tried: list[TriedMethod] = []
-    sources, longest = Sources(reporter.say), 0.0
-    for method in methods:
-        path, now = folder / method.name, time.monotonic()
-        if tried and not box.leaves(longest) and not RunFolder(path).finished:
-            tried.append(TriedMethod(method, path))
+    whole = prepared.recipe.epochs
+    trials = _Trials(plan, whole, folder, box, reporter, log)
+    left, tried = methods, dict[str, TriedMethod]()
+    for epochs in (round(share * whole) for share in SHORT_TRAININGS):
+        if epochs < FEWEST_EPOCHS or len(left) <= FINALISTS:
             continue
-        (outcome,) = fit_many(
-            [_of_method(plan, method, path)],
-            sources=sources,
-            width=1,
-            reporter=reporter,
-            time_up=box.is_over,
-            log=log,
-            show="held_out",
-        )
-        if outcome.error is not None and not isinstance(outcome.error, Diverged):
-            raise outcome.error
-        tried.append(TriedMethod.of(method, outcome))
-        longest = max(longest, time.monotonic() - now)
+        reporter.say(f"{len(left)} candidates for {epochs} epochs each; the better half goes on")
+        found = trials.of(left, epochs)
+        tried.update({each.name: each for each in found})
+        ranked = sorted((each for each in found if each.is_finished), key=lambda each: (-each.last, -each.tail))
+        left = [each.method for each in ranked[: max(FINALISTS, math.ceil(len(left) / 2))]]
+    tried.update({each.name: each for each in trials.of(left, None)})
     reporter.close()  # bars of runs that were cut short
-    finished = _finished(tried, folder, minutes)
+    finished = _finished([*tried.values()], folder, minutes)
     data = load_result(finished[0].path).record.data
     choice = choose(finished, voting_counts(data))
-    _tell(tried, choice, data, folder, reporter)
+    _tell([tried[method.name] for method in methods], choice, data, folder, reporter)
     _, net = load_run(choice.best.path, splits=plan.splits)
     return FinishedRun(choice.best.path, load_result(choice.best.path).record, net), choice.best.method
 
 
+class _Trials:
+    """Trains candidates one after the other, as far as the time allows."""
+
+    def __init__(
+        self, plan: Plan, whole: int, folder: Path, box: TimeBox, reporter: Reporter, log: Tool | None
+    ) -> None:
+        self._plan, self._whole, self._folder, self._box = plan, whole, folder, box
+        self._reporter, self._log = reporter, log
+        self._sources, self._slowest = Sources(reporter), 0.0  # seconds of an epoch
+
+    def of(self, methods: Sequence[MethodChoice], epochs: int | None) -> list[TriedMethod]:
+        """The candidates after so many epochs; None for all. After a short training there is time for a whole one."""
+        tried: list[TriedMethod] = []
+        folder = self._folder if epochs is None else self._folder / SHORT / f"{epochs}-epochs"
+        needed = self._whole + (epochs or 0)
+        for method in methods:
+            path, now = folder / method.name, time.monotonic()
+            if tried and not self._box.leaves(self._slowest * needed) and not RunFolder(path).finished:
+                tried.append(TriedMethod(method, path, epochs=epochs))
+                continue
+            (outcome,) = fit_many(
+                [_of_method(self._plan, method, path, epochs)],
+                sources=self._sources,
+                width=1,
+                reporter=self._reporter,
+                time_up=self._box.is_over,
+                log=self._log,
+                show="held_out",
+            )
+            if outcome.error is not None and not isinstance(outcome.error, Diverged):
+                raise outcome.error
+            tried.append(TriedMethod.of(method, outcome, epochs))
+            self._slowest = max(self._slowest, (time.monotonic() - now) / (epochs or self._whole))
+        return tried
+
+
 def _finished(tried: Sequence[TriedMethod], folder: Path, minutes: float) -> list[TriedMethod]:
     """Those that can be chosen; RunError if there is none."""
-    finished = [each for each in tried if each.is_finished]
+    finished = [each for each in tried if each.is_finished and each.epochs is None]
     if finished:
         return finished
     failed = [f"{each.name}: {each.failed}" for each in tried if each.failed]
@@ -222,8 +263,9 @@ def _write(folder: Path, comparison: Comparison) -> None:
     write_atomically(folder / COMPARISON, typed_json(comparison), OF_A_RUN)
 
 
-def _of_method(plan: Plan, method: MethodChoice, path: Path) -> Plan:
+def _of_method(plan: Plan, method: MethodChoice, path: Path, epochs: int | None) -> Plan:
     config = replace(plan.config, method=method.method, drw=method.drw, options=dict(method.options), run_dir=path)
+    config = config if epochs is None else replace(config, epochs=epochs)
     return replace(plan, config=config)
 
 
@@ -231,13 +273,12 @@ def _tell(
     tried: Sequence[TriedMethod], choice: Choice[TriedMethod], data: DataRecord, folder: Path, reporter: Reporter
 ) -> None:
     best, worth = choice.best, choice.worth
+    is_choice = sum(each.is_finished for each in tried) > 1
     for each in tried:
-        text = held_out_text(each.last) if each.is_finished else each.failed or "no time left"
-        reporter.say(f"{each.name}: {text}{', chosen' * (each is best)}")
+        reporter.say(f"{each.name}: {each.text}{', chosen' * (each is best and is_choice)}")
     without = [name for name, count in zip(data.classes, data.held_out_counts, strict=True) if not count]
     if without:
         worth += f" Without a say, because they have no held-out image: {some_names(without)}."
-    reporter.say(f"{best.name} was chosen on {choice.images} held-out images. {worth}")
     began = read_comparison(folder)
     assert began is not None
     ended = msgspec.structs.replace(
@@ -252,6 +293,7 @@ def _tell(
         without_a_vote=without,
     )
     _write(folder, ended)
+    reporter.say(f"{ended.verdict} Judged on {choice.images} held-out images. {worth}")
 
 
 def full_length(asked: RunSpec, plan: Plan, load: Sources) -> Settings | None:

@@ -52,7 +52,7 @@ def fit_folds(config: RunSpec, folds: int, reporter: Reporter, log: Tool | None 
     if kept is not None and (kept.folds != folds or changed_settings(kept.asked, config, kept.source_path)):
         raise RunError(f"{folder} holds folds with other settings; choose another --run-dir")
     if kept is None:
-        plan = planned(replace(config, fold=ALL), load=Sources(reporter.say))
+        plan = planned(replace(config, fold=ALL), load=Sources(reporter))
         for line in plan.why:
             reporter.say_once(line)
         kept = Folded(folds=folds, asked=config, config=plan.config, source_path=place_of(config.source))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from procrustean.base.errors import ProcrusteanError
+from procrustean.base.progress import Reporter
 from procrustean.data.folds import in_fold
 from procrustean.data.image_lists import FileListing
 from procrustean.data.imageset import Splits
@@ -36,8 +37,8 @@ class Sources:
     Files are listed, and their headers read, once for planning and loading. Of listings the last one is kept.
     """
 
-    def __init__(self, say: Callable[[str], None] = lambda text: None) -> None:
-        self._say = say
+    def __init__(self, reporter: Reporter | None = None) -> None:
+        self._reporter = reporter or Reporter()
         self._kept: OrderedDict[tuple[Any, ...], Splits] = OrderedDict()
         self._failed: dict[tuple[Any, ...], ProcrusteanError] = {}
         self._listed: tuple[tuple[Any, ...], FileListing] | None = None
@@ -62,11 +63,11 @@ class Sources:
         """The files of a source of image files, not decoded."""
         key = config.source, config.on_bad_image, config.group
         if self._listed is None or self._listed[0] != key:
-            self._listed = key, list_source(*key)
+            self._listed = key, replace(list_source(*key), progress=self._reporter.reading)
         return self._listed[1]
 
     def _loaded(self, config: RunSpec) -> Splits:
         if is_files(config.source):
             splits = self.listing(config).load(config.image_size)
             return splits if config.fold is None else in_fold(splits, config.fold)
-        return load_source(**source_settings(config), say=self._say)
+        return load_source(**source_settings(config), say=self._reporter.say)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from procrustean.base.console import command_text, duration_text
 from procrustean.base.errors import ConfigError, DataError
+from procrustean.base.progress import Reporter
 from procrustean.data.describe import printable
 from procrustean.data.image_lists import check_classes
 from procrustean.data.imageset import Splits
@@ -53,7 +53,7 @@ def inspect_source(
     on_bad_image: Literal["error", "skip"] = "error",
     group: str | None = None,
     duplicates: bool = False,
-    say: Callable[[str], None] = lambda text: None,
+    reporter: Reporter | None = None,
 ) -> Inspection:
     """Read all images and say what there is, what is wrong, and what is advised, or done with a known data set.
 
@@ -63,9 +63,9 @@ def inspect_source(
         on_bad_image: whether one would train without the files that cannot be used.
         group: what images that belong together have in common.
         duplicates: whether all near-duplicates are to be named.
-        say: called with one line of progress at a time.
+        reporter: told of the progress.
     """
-    found = survey(source, group=group, say=say)
+    found = survey(source, group=group, reporter=reporter)
     lines = [*describe_survey(found), "", *describe_problems(found, on_bad_image)]
     lines += describe_duplicates(found) if duplicates else []
     if is_named(source) and found.splits is not None:

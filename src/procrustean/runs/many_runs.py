@@ -116,7 +116,7 @@ def fit_many(
     )
     jobs = [_Job(*each) for each in zip(runs, configs, paths, costs, reporters, strict=True)]
     with stop_on_signal(reporter.say) as stop:
-        loop = _Loop(splits, sources or Sources(reporter.say), lambda: stop() or time_up(), finished, failed, log, show)
+        loop = _Loop(splits, sources or Sources(reporter), lambda: stop() or time_up(), finished, failed, log, show)
         if processes is None:
             loop.side_by_side(jobs, width, on_gpu)
         else:

@@ -18,10 +18,9 @@ from procrustean.engine.make_record import identity_of
 from procrustean.engine.prepared import Prepared
 from procrustean.engine.training import Interrupted
 from procrustean.nets.own_net import Net, use_net
-from procrustean.records.finding_runs import resume_command
+from procrustean.records.finding_runs import COMPARISON, resume_command
 from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_spec import ADVISED, AUTO, RunSpec
-from procrustean.records.several_runs import COMPARISON
 from procrustean.runs.advice import Plan, planned
 from procrustean.runs.auto_method import fit_auto
 from procrustean.runs.existing_runs import check_identity, load_run, moved, prepare_again
@@ -86,7 +85,7 @@ def fit(
         return fit_folds(config, folds, reporter, log)
     if config.method == AUTO:
         return fit_auto(config, splits=splits, minutes=minutes, reporter=reporter, log=log)
-    sources = Sources(reporter.say)
+    sources = Sources(reporter)
     if splits is None and is_open(config, sources):
         plan = tried_out(config, run_directory_of(config), sources, reporter, minutes)
     elif minutes is not None:

@@ -48,7 +48,7 @@ class TuningRuns:
         self.search, self.output, self.budget, self.reporter, self.box = search, output, budget, reporter, box
         self.base, self.final_source = search.base, search.final_source
         self.elsewhere = self.final_source != self.base.source
-        self.sources = Sources(reporter.say)
+        self.sources = Sources(reporter)
         self.counts: list[int] = []  # held-out images of each class
         self.left_out: list[str] = []
         self.failed: list[str] = []  # why trainings on all images could not be ended

@@ -17,6 +17,7 @@ function resultSection(page) {
     setting.cautions.length ? sentenceList(setting.cautions) : null,
     table(setting.tables.comparison),
     setting.tables.intervals ? table(setting.tables.intervals) : null,
+    setting.tables.trials ? table(setting.tables.trials) : null,
     setting.tables.calibration ? table(setting.tables.calibration) : null);
 }
 
