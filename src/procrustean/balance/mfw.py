@@ -29,7 +29,6 @@ from procrustean.balance.count_facts import (
     imbalance_kind,
     spread,
 )
-from procrustean.balance.label_order import LabelOrder
 from procrustean.balance.mfw_attach import Attachment, recomputes
 from procrustean.balance.mfw_layer_checks import attachable, gives_scores
 from procrustean.balance.mixing import (
@@ -56,11 +55,6 @@ SOFT_LABELS = (
 SCORES = (
     "gives the scores of the classes, and MFW is made for features: mixed scores weaken nothing that is learnt before "
     "them. Attach it to a layer further in front; procrustean.balance.suggest(model, images) names one"
-)
-AGAINST_THE_COUNTS = "the labels run against the counts, so MFW weakens other classes than the large ones"
-IN_LABEL_ORDER = (
-    "Give the counts in the order of the labels, as procrustean.class_counts(labels) does; if a sampler draws small "
-    "classes more often than large ones on purpose, all is well"
 )
 
 
@@ -100,7 +94,6 @@ class MFW(HoldsConstants):
 
     strength: Tensor
     quantiles: Tensor
-    _order: LabelOrder | None = None  # while labels are looked at
 
     def __init__(
         self,
@@ -132,9 +125,6 @@ class MFW(HoldsConstants):
         self.hold("strength", lambda: torch.tensor(values, dtype=torch.float32))
         self.hold("quantiles", lambda: beta_quantiles(self.alpha))
         self.idle = not any(values)
-        # Strengths that were given do not come from the counts, whatever order these have.
-        if not self.idle and strength is None:
-            self._order = LabelOrder(self.counts)
         self._cuda_labels_checked = False
         self._warned: set[str] = set()
         if self.idle:
@@ -156,7 +146,6 @@ class MFW(HoldsConstants):
                 "or attach MFW to the layer: handle = mfw.attach(model, layer)"
             )
         mix = self.sample(labels, generator)
-        self.watch_order(labels)
         if not self.idle and z.shape[:1] != labels.shape[:1]:
             raise DataError(f"{labels.shape[0]} labels for a feature of shape {tuple(z.shape)}; one label per row")
         return z if mix is None else blend(z, mix)
@@ -193,19 +182,6 @@ class MFW(HoldsConstants):
         else:
             own = self.strength[labels.long()]  # uint8 labels would be taken for a mask
         return own * from_uniform(self.quantiles, u)
-
-    def watch_order(self, labels: Tensor) -> None:
-        """Warn once if the labels of the training are not those of the counts; takes labels that `sample` has checked.
-
-        They are looked at on the CPU alone, for about an epoch: on a GPU reading them would make every step wait.
-        """
-        if torch.compiler.is_compiling() or self._order is None or labels.device.type != "cpu" or labels.dim() != 1:
-            return
-        evidence = self._order.against(labels)
-        if evidence is not None:
-            self._warn(f"{AGAINST_THE_COUNTS} ({evidence}). {IN_LABEL_ORDER}", level=5)
-        if evidence is not None or self._order.settled:
-            self._order = None
 
     def attach(self, model: nn.Module, layer: str, *, labels: str | None = None) -> Attachment:
         """Weaken the output of a named layer of any model; returns the handle that takes the labels.

@@ -186,8 +186,6 @@ class Attachment(MixPoint):
             self._check_place()
         self.mix = self.mfw.sample(labels, generator) if self.module.training else None
         self._number = len(labels) if self.module.training else None
-        if self.module.training:
-            self.mfw.watch_order(labels)
         self.open, self.called = True, False
         # A batch without a mix is not kept: its recomputation may end before it comes to this layer.
         if self.mix is not None and self._trains:
