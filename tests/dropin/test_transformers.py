@@ -201,7 +201,7 @@ def test_drw_of_another_length_than_the_training(
 
 def test_drw_by_steps_where_these_set_the_length(trainer: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     drw, asked = DRW(COUNTS, epochs=5), []
-    in_force = drw.in_force
-    monkeypatch.setattr(drw, "in_force", lambda step: asked.append(step) or in_force(step))
+    forward = drw.forward
+    monkeypatch.setattr(drw, "forward", lambda step: asked.append(step) or forward(step))
     trainer(drw=drw, max_steps=5).train()
     assert asked == [0, 1, 2, 3, 4]

@@ -109,8 +109,8 @@ class MFWTrainerMixin:
                 f"DRW(counts, {drw.epochs}) received for a training of {length} {unit}, by which its weights would set "
                 f"in at the wrong time; give drw=DRW(counts, args.{name})"
             )
-        # Not by calling it, which looks for epochs that were counted wrongly: the Trainer counts from 0.
-        return drw.in_force(state.global_step if by_steps else state.epoch or 0)
+        weights: Tensor = drw(state.global_step if by_steps else state.epoch or 0)
+        return weights
 
     def _attach(self, model: Any) -> None:
         if self.mfw is not None and self.mfw_layer is not None:
