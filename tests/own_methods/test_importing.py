@@ -20,7 +20,7 @@ PROBLEM = Problem(counts=(50, 20, 5), kind="step", layers=("input", "group1", "g
 
 def test_a_method_of_a_file_is_built_like_any_other(work: Path) -> None:
     name = use_file("mine.py:tempered")
-    assert make_method(name, PROBLEM, {"temperature": "3", "drw": "yes"}).label == "Tempered-DRW"
+    assert make_method(name, PROBLEM, {"temperature": "3", "drw": "true"}).label == "Tempered-DRW"
     assert option_defaults(name) == {"temperature": 2.0, "form": "a", "drw": False}
     assert make_method("mine.py:soft_mixup", PROBLEM).stages[0].objective.draws  # by its path, once it is named
 
