@@ -809,7 +809,7 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("spoil", "message"),
         [
-            (lambda y: y + 4, "class counts allow 0 to 3"),
+            (lambda y: y + 4, "but there are 4 classes"),
             (lambda y: y.float(), "give class indices"),
             (lambda y: y[:, None], "give class indices"),
         ],

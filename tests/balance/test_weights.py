@@ -218,7 +218,7 @@ class TestDRW:
 
 @pytest.mark.parametrize("label", [-1, 3])
 def test_the_weighted_mean_refuses_labels_that_name_no_class(label: int) -> None:
-    with pytest.raises(DataError, match=f"label {label} received, but there are 3 classes"):
+    with pytest.raises(DataError, match="received, but there are 3 classes"):
         DRW([80, 30, 10], epochs=10).weighted_mean(torch.ones(2), torch.tensor([0, label]), 9)
 
 
