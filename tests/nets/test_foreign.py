@@ -155,7 +155,7 @@ class TestRefusals:
             check_net(name)
 
     def test_a_network_without_a_linear_layer(self) -> None:
-        with pytest.raises(ConfigError, match="squeezenet1_0 does not end in a linear layer"):
+        with pytest.raises(ConfigError, match="squeezenet1_0 has no linear layer"):
             built("torchvision:squeezenet1_0")
 
     @pytest.mark.parametrize(

@@ -44,20 +44,6 @@ class ForwardTrace:
             with kept_modes(model), torch.no_grad():
                 model.eval()
                 model(*args, **kwargs)
-        except (TypeError, ValueError, IndexError, RuntimeError) as error:
-            if (why := call_mismatch(model, args, kwargs)) is not None:
-                raise DataError(
-                    f"{type(model).__name__} cannot be called with this example alone ({why}); give all that it is "
-                    "called with: a tuple of its arguments, or a mapping of their names"
-                ) from error
-            shapes = [tuple(value.shape) for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
-            # Types inside a model are its own matter, and so are errors with images that have a batch.
-            if isinstance(error, TypeError) or max(map(len, shapes)) > 3:
-                raise
-            raise DataError(
-                f"{type(model).__name__} cannot be run on an example of shape {', '.join(map(str, shapes))} ({error}); "
-                "give what it is called with, the batch as the first dimension: image[None] of one image"
-            ) from error
         finally:
             for registration in hooks:
                 registration.remove()
