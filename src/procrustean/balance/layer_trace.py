@@ -23,18 +23,13 @@ class ForwardTrace:
         self.modules = {path: module for path, module in model.named_modules() if path}
         args, kwargs, batch = _arguments(example)
         self.outputs: dict[str, tuple[str, tuple[int, ...]]] = {}
-        self.batch_second: dict[str, tuple[int, ...]] = {}  # layers of sequences, and the shapes of their outputs
         self.calls = dict.fromkeys(self.modules, 0)
 
         def note(path: str, output: Any) -> None:
             self.calls[path] += 1
             feature = feature_of(output)
-            if feature is None or feature.dim() < 2:
-                return
-            if feature.shape[0] == batch:
+            if feature is not None and feature.dim() > 1 and feature.shape[0] == batch:
                 self.outputs[path] = (type(self.modules[path]).__name__, tuple(feature.shape))
-            elif feature.shape[1] == batch:
-                self.batch_second[path] = tuple(feature.shape)
 
         def hook(path: str) -> Any:
             return lambda module, inputs, output: note(path, output)
@@ -81,11 +76,6 @@ class ForwardTrace:
         """The block that a layer belongs to, if that block is called but its output cannot be mixed."""
         bodies = [p for p in _parents(path) if self.calls[p] and self.weighted(p) < 0.8 * self.weighted("")]
         return next((p for p in bodies if p not in self.outputs), None)
-
-    def sequence_first(self) -> list[str]:
-        """The outermost parts with weights whose outputs have the batch as their second dimension."""
-        found = [path for path in self.modules if path in self.batch_second and self.weighted(path)]
-        return [path for path in found if not any(parent in found for parent in _parents(path))]
 
     def weighted(self, path: str) -> int:
         """Layers with a weight matrix or kernel in a part of the model that is in use; all of them for ""."""
