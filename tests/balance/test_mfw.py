@@ -447,18 +447,6 @@ class TestWarnings:
         assert outputs[0] is z
 
 
-class TestShown:
-    def test_counts_and_strengths(self) -> None:
-        shown = repr(MFW([500, 400, 20, 10]))
-        assert "counts=[500, 400, 20, 10], strength=[0.5, 0.5, 0, 0]" in shown
-        assert "counts=[500, 400, 20, 10])" in repr(MFW([500, 400, 20, 10]).to("meta"))
-
-    def test_of_many_classes_the_first_and_last(self) -> None:
-        shown = repr(MFW(long_tailed(500, 100, 100)))
-        assert "counts=[500, 477, 455, 434, ..., 5, 5, 5, 5]" in shown
-        assert "strength=[0.5, 0.5, 0.5, 0.5, ..., 0.002, 0.002, 0.002, 0.002]" in shown
-
-
 class TestErrors:
     @pytest.mark.parametrize(
         ("arguments", "message"),
@@ -469,15 +457,16 @@ class TestErrors:
             ({"alpha": 0.0}, r"alpha = 0\.0 received"),
             ({"alpha": -1.0}, r"alpha = -1\.0 received"),
             ({"alpha": math.nan}, "alpha = nan received"),
-            ({"alpha": "x"}, "alpha = 'x' received; give a number"),
             ({"beta": 0.0}, r"beta = 0\.0 received"),
             ({"beta": -2.0}, r"beta = -2\.0 received"),
             ({"beta": math.nan}, "beta = nan received"),
-            ({"strength": [0.5, 0.6]}, r"every value has to lie in \[0, 0\.5\]"),
-            ({"strength": [0.5, -0.1]}, r"every value has to lie in \[0, 0\.5\]"),
-            ({"strength": [0.5, math.nan]}, r"every value has to lie in \[0, 0\.5\]"),
-            ({"strength": [0.5]}, "1 strengths received for 2 classes"),
-            ({"strength": 0.5}, r"strength = 0\.5 received; give a number in \[0, 0\.5\] for each class"),
+            (
+                {"strength": [0.5, 0.6]},
+                r"strength \[0\.5, 0\.6\] received; give a number in",
+            ),
+            ({"strength": [0.5, -0.1]}, r"give a number in \[0, 0\.5\]"),
+            ({"strength": [0.5, math.nan]}, r"give a number in \[0, 0\.5\]"),
+            ({"strength": [0.5]}, "for each class"),
         ],
     )
     def test_settings(self, arguments: dict[str, Any], message: str) -> None:
@@ -491,7 +480,7 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("labels", "message"),
         [
-            (torch.tensor([0, 2]), "labels from 0 to 2 received, but the 2 class counts allow 0 to 1"),
+            (torch.tensor([0, 2]), "labels from 0 to 2 received, but there are 2 classes"),
             (torch.tensor([-1, 1]), "labels from -1 to 1 received"),
             (torch.tensor([0.0, 1.0]), r"labels of shape \(2,\) and type torch.float32"),
             (torch.tensor([True, False]), "type torch.bool"),

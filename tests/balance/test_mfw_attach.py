@@ -681,16 +681,12 @@ class TestErrors:
         with pytest.raises(LayerError, match=r"no layer 'grup2'.*Did you mean 'group2'"):
             MFW(COUNTS).attach(net, "grup2")
 
-    def test_a_handle_without_labels(self) -> None:
-        handle = MFW(COUNTS).attach(made(), "middle")
-        with pytest.raises(LayerError, match=r"called without labels; write `with handle\(labels\): model\(images\)`"):
-            handle()
-        with pytest.raises(LayerError, match=r"entered without labels; write `with handle\(labels\)"), handle:
-            pass
-
     def test_data_parallel(self) -> None:
-        with pytest.raises(LayerError, match=r"nn\.DataParallel.*DistributedDataParallel"):
-            MFW(COUNTS).attach(nn.DataParallel(made()), "module.middle")
+        """It hands each replica a part of the batch."""
+        model, (x, y) = made(), next(batches(1))
+        handle = MFW(COUNTS).attach(model, "middle")
+        with pytest.raises(LayerError, match=r"shape \(4, .*for 8 labels; .*nn\.DataParallel splits it"), handle(y):
+            model(x[:4])
 
     @pytest.mark.parametrize(
         ("layer", "message"),
@@ -799,33 +795,22 @@ class TestErrors:
         with pytest.raises(KeyError), handle(y):  # another error is not hidden
             raise KeyError
 
-    @pytest.mark.parametrize("layer", ["0._orig_mod.0.middle", "0.0.middle"])
-    def test_a_part_that_is_compiled(self, layer: str) -> None:
-        compiled = torch.compile(nn.Sequential(made()))
-        with pytest.raises(LayerError, match=r"attach first, then compile"):
-            MFW(COUNTS).attach(nn.Sequential(compiled), layer)
-
-    @pytest.mark.parametrize("labels", [None, "labels"])
-    def test_a_compiled_model(self, labels: str | None) -> None:
-        with pytest.raises(LayerError, match=r"layer 'middle' belongs to a compiled model.*attach first, then compile"):
-            MFW(COUNTS).attach(torch.compile(made()), "middle", labels=labels)
-
-    @pytest.mark.parametrize("copied", [False, True])
-    def test_data_parallel_around_an_attached_model(self, copied: bool) -> None:
-        model = made()
-        handle = MFW(COUNTS).attach(model, "middle")
-        if copied:
-            model = copy.deepcopy(model)
-            handle = attachments(model)["middle"]
-        # DataParallel calls this on each layer before any runs: a replica would run with the weights of another device.
-        with pytest.raises(LayerError, match=r"nn\.DataParallel.*DistributedDataParallel"):
-            model.middle._replicate_for_data_parallel()
-        handle.remove()
-        assert model.middle._replicate_for_data_parallel()._is_replica
-
-    def test_data_parallel_inside_a_model(self) -> None:
-        with pytest.raises(LayerError, match=r"nn\.DataParallel.*DistributedDataParallel"):
-            MFW(COUNTS).attach(nn.Sequential(nn.DataParallel(made())), "0.module.middle")
+    @pytest.mark.parametrize("ran", [False, True])
+    def test_a_model_that_was_compiled_before(self, ran: bool) -> None:
+        model, twin, (x, y) = made().eval(), made().eval(), next(batches(1))
+        compiled = torch.compile(nn.Sequential(model), backend="eager")
+        if ran:
+            compiled(x)
+        with pytest.raises(LayerError, match=r"no layer '0\.middle'\. It has '_orig_mod\.0\.middle'"):
+            MFW(COUNTS).attach(compiled, "0.middle")
+        handle = MFW(COUNTS).attach(compiled, "_orig_mod.0.middle")
+        eager = MFW(COUNTS).attach(twin, "middle")
+        model.train()
+        twin.train()
+        with handle(y, seeded(0)), eager(y, seeded(0)):
+            torch.testing.assert_close(compiled(x), twin(x))
+        with pytest.raises(LayerError, match="got no labels"):
+            compiled(x)
 
     def test_labels_are_forgotten_after_an_error(self) -> None:
         model, (x, y) = made(), next(batches(1))
@@ -838,7 +823,7 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("spoil", "message"),
         [
-            (lambda y: y + 4, "class counts allow 0 to 3"),
+            (lambda y: y + 4, "but there are 4 classes"),
             (lambda y: y.float(), "give class indices"),
             (lambda y: y[:, None], "give class indices"),
         ],

@@ -361,11 +361,6 @@ class TestResuming:
         with pytest.raises(ConfigError, match=f"a state with {name} .* it would go on with other images"):
             ClassBalancedSampler(LABELS).load_state_dict(ClassBalancedSampler(LABELS, **options).state_dict())
 
-    @pytest.mark.parametrize("state", [{}, {"seed": 0, "count": 100, "epoch": 1}, {"seed": "x"}, None])
-    def test_what_is_no_state(self, state: Any) -> None:
-        with pytest.raises(ConfigError, match=r"a state .* received; give what state_dict\(\) of a sampler returned"):
-            ClassBalancedSampler(LABELS).load_state_dict(state)
-
     def test_a_state_with_numbers_of_numpy(self) -> None:
         sampler = ClassBalancedSampler(LABELS, seed=np.int64(3), count=np.int64(50))
         other = ClassBalancedSampler(LABELS, seed=3, count=50)
@@ -380,14 +375,10 @@ class TestResuming:
 
 
 class TestRefusals:
-    @pytest.mark.parametrize("seed", ["x", 1.5, None])
-    def test_a_seed_that_is_no_number(self, seed: Any) -> None:
-        with pytest.raises(ConfigError, match=f"seed = {seed!r} received; give a whole number"):
-            ClassBalancedSampler(LABELS, seed=seed)
-
-    def test_a_negative_label_is_named_with_its_place(self) -> None:
-        with pytest.raises(DataError, match="a label -1 at place 2 received"):
-            ClassBalancedSampler([0, 1, -1, 0])
+    @pytest.mark.parametrize("options", [{"seed": 1.5}, {"seed": None}, {"count": 2.5}, {"count": "3"}])
+    def test_what_is_no_whole_number(self, options: dict[str, Any]) -> None:
+        with pytest.raises(TypeError, match="cannot be interpreted as an integer"):
+            ClassBalancedSampler(LABELS, **options)
 
     @pytest.mark.parametrize("labels", [[], [[0, 1]], [0.0, 1.0], [0, -1], torch.zeros(3)])
     def test_labels(self, labels: Any) -> None:
@@ -405,9 +396,7 @@ class TestRefusals:
             ({"world_size": 2}, "give both or neither"),
             ({"rank": 2, "world_size": 2}, "ranks count from 0 to world_size - 1"),
             ({"rank": -1, "world_size": 2}, "ranks count from 0 to world_size - 1"),
-            ({"count": 0}, "count = 0 received; an epoch has a whole number of images, at least 1"),
-            ({"count": 2.5}, "count = 2.5 received"),
-            ({"count": "3"}, "count = '3' received"),
+            ({"count": 0}, "count = 0 received; an epoch has at least one image"),
         ],
     )
     def test_places(self, options: dict[str, Any], message: str) -> None:
@@ -419,14 +408,8 @@ class TestRefusals:
             EffectiveNumberSampler(LABELS, beta=2.0)
         with pytest.raises(ConfigError, match="exponent = inf"):
             PowerSampler(LABELS, exponent=float("inf"))
-        for per_class in (0, 1.5):
-            with pytest.raises(ConfigError, match=f"per_class = {per_class} received"):
-                ClassAwareSampler(LABELS, per_class=per_class)  # type: ignore[arg-type]
-
-    @pytest.mark.parametrize("epoch", [-1, 1.5, "1"])
-    def test_epochs_that_are_none(self, epoch: Any) -> None:
-        with pytest.raises(ConfigError, match=f"epoch = {epoch!r}, start = 0 received"):
-            ClassBalancedSampler(LABELS).set_epoch(epoch)
+        with pytest.raises(ConfigError, match="per_class = 0 received"):
+            ClassAwareSampler(LABELS, per_class=0)
 
     def test_epochs(self) -> None:
         sampler = ClassBalancedSampler(LABELS)

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel
 
 from procrustean import MFW
 from procrustean.balance import suggest
@@ -297,8 +296,6 @@ def test_blocks_of_several_features_are_read_by_stages_and_by_their_layers() -> 
 def test_errors() -> None:
     with pytest.raises(DataError, match="an example of type int received"):
         suggest(plain(), 3)
-    with pytest.raises(DataError, match=r"cannot be run on an example of shape \(3, 32, 32\) .*image\[None\]"):
-        suggest(nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)), torch.zeros(3, 32, 32))
     with pytest.raises(LayerError, match=r"ReLU has no layer that is called once.*mfw\(z, labels\)"):
         suggest(nn.ReLU(), torch.randn(2, 3))
 
@@ -345,72 +342,3 @@ class TestCommand:
     def test_unknown_models(self, model: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["list", "layers", model]) == 2
         assert message in capsys.readouterr().err
-
-
-class SequenceFirst(nn.Module):
-    """Patches to tokens, which go through the encoder with the batch as their second dimension."""
-
-    def __init__(self, *, batch_first: bool) -> None:
-        super().__init__()
-        self.patches = nn.Conv2d(3, 16, 4, stride=4)
-        layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=batch_first)
-        self.encoder = nn.TransformerEncoder(layer, 3, enable_nested_tensor=False)
-        self.head, self.batch_first = nn.Linear(16, 4), batch_first
-
-    def forward(self, x: Tensor) -> Tensor:
-        tokens = self.patches(x).flatten(2)
-        tokens = self.encoder(tokens.permute(0, 2, 1) if self.batch_first else tokens.permute(2, 0, 1))
-        return self.head(tokens.mean(1 if self.batch_first else 0))
-
-
-def test_layers_of_sequences_that_have_the_batch_second_are_named() -> None:
-    found = suggest(SequenceFirst(batch_first=False), torch.randn(2, 3, 16, 16))
-    assert [candidate.name for candidate in found] == ["patches"]
-    assert found.left_out == ("encoder",)
-    assert "Left out: encoder; the batch is the second dimension" in str(found)
-    whole = suggest(SequenceFirst(batch_first=True), torch.randn(2, 3, 16, 16))
-    assert whole.left_out == ()
-    assert "Left out" not in str(whole)
-
-
-class TokensFirst(nn.Module):
-    """Pixels as tokens, with the batch second from the first layer on: only the scores have it first."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.embedding = nn.Linear(3, 16)
-        self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32), 2, enable_nested_tensor=False)
-        self.head = nn.Linear(16, 4)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.encoder(self.embedding(x.flatten(2).permute(2, 0, 1))).mean(0))
-
-
-def test_the_scores_are_not_suggested_where_nothing_else_has_the_batch_first() -> None:
-    with pytest.raises(LayerError, match=r"second dimension of what embedding, encoder return,.*batch_first=True"):
-        suggest(TokensFirst(), torch.randn(2, 3, 4, 4))
-
-
-@pytest.mark.parametrize("wrap", [lambda model: model, AveragedModel, torch.compile, nn.DataParallel])
-def test_a_model_that_wants_more_than_images_is_told(wrap: Callable[[nn.Module], nn.Module]) -> None:
-    class WithLabels(nn.Module):
-        def forward(self, images: Tensor, labels: Tensor) -> Tensor:
-            return images
-
-    with pytest.raises(DataError, match=r"alone \(.*'labels'\); give all that it is called with: a tuple"):
-        suggest(wrap(WithLabels()), torch.zeros(2, 3, 8, 8))
-    with pytest.raises(DataError, match=r"alone \(missing a required argument: 'input'\); give all"):
-        suggest(nn.Sequential(nn.Flatten(), nn.Linear(3, 2)), {"pixels": torch.zeros(2, 3)})
-
-
-@pytest.mark.parametrize("shape", [(2, 3, 8, 8), (2, 3)])
-def test_an_error_inside_a_model_is_not_blamed_on_the_example(shape: tuple[int, ...]) -> None:
-    class Mistaken(nn.Module):
-        def forward(self, images: Tensor) -> Tensor:
-            return self.pooled(images, 2)  # type: ignore[call-arg]
-
-        def pooled(self, images: Tensor) -> Tensor:
-            return images
-
-    with pytest.raises(TypeError, match="takes 2 positional arguments but 3 were given"):
-        suggest(Mistaken(), torch.zeros(shape))

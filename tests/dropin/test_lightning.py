@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from procrustean import DRW, MFW
 from procrustean.balance import MFWCallback, Mix, attachments
-from procrustean.base import ConfigError, DataError, LayerError
+from procrustean.base import DataError, LayerError
 
 lightning = pytest.importorskip("lightning.pytorch")
 
@@ -221,11 +221,6 @@ def test_errors(
 ) -> None:
     with pytest.raises(error, match=message):
         trainer(MFWCallback(MFW(COUNTS), layer, labels=labels)).fit(Module(convolutions()), loader())
-
-
-def test_counts_in_place_of_mfw() -> None:
-    with pytest.raises(ConfigError, match=r"mfw of type list received; write MFWCallback\(MFW\(counts\), layer\)"):
-        MFWCallback(COUNTS, "net.layer1")  # type: ignore[arg-type]
 
 
 def test_the_separate_package(convolutions: Make, tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_what_is_wrong_with_a_name_is_said(command: tuple[str, ...], name: str, 
 
 
 @pytest.mark.parametrize(
-    "command", [("train", "--method"), ("tune", "--over", "drw=yes,no", "--method")], ids=lambda w: w[0]
+    "command", [("train", "--method"), ("tune", "--over", "drw=true,false", "--method")], ids=lambda w: w[0]
 )
 def test_a_function_that_raises_is_told_with_its_line(command: tuple[str, ...], call: Call, npz: str) -> None:
     answer = call(command[0], npz, *command[1:], "mine.py:raises")

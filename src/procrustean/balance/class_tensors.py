@@ -50,14 +50,20 @@ def check_label_range(labels: Tensor, classes: int) -> None:
 
     Values are read on the CPU alone, where that waits for nothing; on a GPU PyTorch's own kernels stop at them.
     """
-    if labels.device.type != "cpu" or torch.compiler.is_compiling() or not labels.numel():
+    if labels.device.type == "cpu" and not torch.compiler.is_compiling():
+        refuse_outside(labels, classes)
+
+
+def refuse_outside(labels: Tensor, classes: int) -> None:
+    """Refuse labels outside of 0 to classes - 1, wherever they are."""
+    if not labels.numel():
         return
     # As int64: PyTorch compares no unsigned integers of 16 bits or more.
     lowest, highest = (int(value) for value in labels.long().aminmax())
     if lowest < 0 or highest >= classes:
         raise DataError(
-            f"label {lowest if lowest < 0 else highest} received, but there are {classes} classes; labels count from "
-            "0, and rows without a label have to be left out: none is ignored"
+            f"labels from {lowest} to {highest} received, but there are {classes} classes; labels count from 0, one "
+            "class count each, and rows without a label have to be left out: none is ignored"
         )
 
 

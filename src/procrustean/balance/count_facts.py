@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import accumulate
-from typing import Any, Literal, SupportsInt, cast
+from typing import Any, Literal, SupportsFloat, SupportsInt, cast
 
 from procrustean.base.errors import DataError
 
@@ -49,38 +49,19 @@ def checked_counts(counts: Counts | Mapping[int, SupportsInt]) -> tuple[int, ...
         )
     values: list[int] = []
     for index, value in enumerate(counts):
-        try:
-            number = float(cast(float, value))
-        except (TypeError, ValueError):
-            raise DataError(f"class {index} has a count of {value!r}; give one number of images per class") from None
-        if not number.is_integer():
-            raise DataError(f"class {index} has a count of {value!r}; counts are whole numbers of images")
-        values.append(int(number))
+        if not isinstance(value, SupportsFloat) or not float(value).is_integer():
+            raise DataError(f"class {index} has a count of {value!r}; give one whole number of images per class")
+        values.append(int(value))
     if len(values) < 2:
         raise DataError(f"counts for {len(values)} class(es) received; imbalance needs at least two classes")
-    negative = [index for index, value in enumerate(values) if value < 0]
-    if negative:
-        raise DataError(
-            f"classes {_some(negative)} have negative counts ({_some([values[i] for i in negative])}); give the number "
-            "of training images of each class"
-        )
-    empty = [index for index, value in enumerate(values) if value == 0]
+    empty = [index for index, value in enumerate(values) if value < 1]
     if empty:
+        shown = f"{empty[:10]}{f' and {len(empty) - 10} more' * (len(empty) > 10)}"
         raise DataError(
-            f"classes {_some(empty)} have no images; remove these classes or re-index the labels so that every class "
-            "has at least one image. If these are labels and no counts, give class_counts(labels)"
+            f"classes {shown} have no images; remove these classes or re-index the labels so that every class has at "
+            "least one image. If these are labels and no counts, give class_counts(labels)"
         )
     return tuple(values)
-
-
-def _some(numbers: list[int]) -> str:
-    """As a list is shown, cut where it is long.
-
-    >>> _some([1, 2]), _some(list(range(99)))
-    ('[1, 2]', '[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ... 89 more]')
-    """
-    first = ", ".join(map(str, numbers[:10]))
-    return f"[{first}{f', ... {len(numbers) - 10} more' * (len(numbers) > 10)}]"
 
 
 def geometric_mean(counts: Sequence[int]) -> float:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import csv
 import os
 import re
-import time
-import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +29,6 @@ from procrustean.base.errors import DataError, did_you_mean
 #: Names under which labels are looked for in batches, columns and attributes, in this order.
 LABEL_NAMES = ("label", "labels", "target", "targets", "y", "class")
 
-#: Seconds of loading items after which it is told that this is what takes so long.
-PATIENCE = 5.0
-
-#: Of an image: red, green, blue and how opaque it is.
-MOST_CHANNELS = 4
-
 #: A label from here on numbers something else, files or products: counting up to it would take all memory.
 NO_CLASS = 1_000_000
 
@@ -53,8 +45,8 @@ def class_counts(
 
     Args:
         data: labels as a tensor, an array or a list; a Dataset with `.targets` or `.labels` (also a Subset of one), or
-            one whose items are (image, label); a DataLoader, whose data are counted, not what its sampler draws; a
-            Hugging Face or pandas data set; the path of a CSV file with a header.
+            one whose items are (image, label), which are all loaded; a DataLoader, whose data are counted, not what its
+            sampler draws; a Hugging Face or pandas data set; the path of a CSV file with a header.
         column: where the labels stand in a table, under which key in items that are mappings, or at which position in
             items that are tuples; found by itself if there is a column called label, labels, target, targets, y or
             class, and second in tuples.
@@ -91,7 +83,13 @@ def labels_of(data: Any, column: str | int | None = None) -> Any:
     if isinstance(data, str | os.PathLike):
         return _csv_column(Path(data), column)
     if isinstance(data, DataLoader):
-        return _labels_of_loader(data, column)
+        # Of the data behind it: a sampler that shows small classes more often must not make them large.
+        labels = labels_of(data.dataset, column)
+        # A loader that was given batches keeps no sampler of its own: theirs says what is drawn.
+        sampler = getattr(data.batch_sampler, "sampler", data.sampler)
+        if isinstance(sampler, SubsetRandomSampler):
+            return _flat(labels)[np.asarray(sampler.indices, dtype=np.int64)]
+        return labels
     if isinstance(data, Subset):
         return _flat(labels_of(data.dataset, column))[np.asarray(data.indices, dtype=np.int64)]
     if isinstance(data, ConcatDataset):
@@ -106,12 +104,11 @@ def labels_of(data: Any, column: str | int | None = None) -> Any:
         if isinstance(name, str) and hasattr(data, name) and not callable(getattr(data, name)):
             return _as_the_items_have_them(getattr(data, name), data, name)
     if isinstance(data, Dataset) and not isinstance(data, IterableDataset):
-        return _joined(_loaded(data), column, batches=False)
+        return [label_of(data[index], column) for index in range(len(data))]  # type: ignore[arg-type]
     if isinstance(data, Tensor | np.ndarray) or hasattr(data, "__array__"):
         return data
     if isinstance(data, Iterable) and not isinstance(data, Mapping):
-        items = list(data)
-        return _joined(items, column, batches=None) if items and _is_item(items[0]) else items
+        return [label_of(item, column) if isinstance(item, tuple | Mapping) else item for item in data]
     raise DataError(
         f"labels cannot be found in a {type(data).__name__}; give the labels themselves, a Dataset, a DataLoader, a "
         "table or the path of a CSV file"
@@ -127,79 +124,6 @@ def _as_the_items_have_them(labels: Any, data: Any, name: str) -> Any:
         )
     change = getattr(data, "target_transform", None)  # of the data sets of torchvision
     return [change(label) for label in labels] if callable(change) else labels
-
-
-def _loaded(data: Dataset[Any]) -> Iterator[Any]:
-    """Every item of a data set that does not say its labels; what takes long is told, with what would be quicker."""
-    total, began, told = len(data), time.monotonic(), False  # type: ignore[arg-type]
-    for index in range(total):
-        if not told and time.monotonic() - began > PATIENCE:
-            told = True
-            warnings.warn(
-                f"class_counts loads all {total} items of a {type(data).__name__} for their labels, {index} so far; "
-                "quicker are the labels themselves, class_counts(labels), or a data set that has them as .targets or "
-                ".labels",
-                stacklevel=5,  # who counts
-            )
-        yield data[index]
-
-
-def _labels_of_loader(loader: DataLoader[Any], column: str | int | None) -> Any:
-    """Of the data behind a loader: a sampler that shows small classes more often must not make them large."""
-    if isinstance(loader.dataset, IterableDataset):
-        return _joined(loader, column, batches=None if loader.batch_size is None else True)
-    labels = labels_of(loader.dataset, column)
-    # A loader that was given batches keeps no sampler of its own: theirs says what is drawn.
-    sampler = getattr(loader.batch_sampler, "sampler", loader.sampler)
-    if isinstance(sampler, SubsetRandomSampler):
-        return _flat(labels)[np.asarray(sampler.indices, dtype=np.int64)]
-    return labels
-
-
-def _joined(items: Iterable[Any], column: str | int | None, *, batches: bool | None) -> Labels:
-    """The labels of items or, where these are `batches`, of those in them; None where they may be either."""
-    found: list[Labels] = []
-    in_doubt = batches is None
-    for item in items:
-        labels = _flat(label_of(item, column))
-        if len(labels) > 1 and (batches is False or not _is_batch(item, len(labels))):
-            # One-hot or several classes: joined, every 0 and 1 of it would count as an image.
-            raise _not_single(labels)
-        in_doubt = in_doubt and (not found or len(labels) == len(found[0])) and _may_be_one_image(item, labels)
-        found.append(labels)
-    if not found:
-        raise DataError("there are no items to count the classes of; give at least one")
-    if in_doubt:
-        number = len(found[0])
-        raise DataError(
-            f"items of {number} labels, all 0 or 1, received with images whose first dimension is {number}: they may "
-            "be batches, or single images with one-hot labels. Give the labels themselves: of batches "
-            "torch.cat([labels for _, labels in data]), of one-hot labels [int(label.argmax()) for _, label in data]"
-        )
-    return np.concatenate(found)
-
-
-def _is_batch(item: Any, labels: int) -> bool:
-    """Whether an item with several labels has as many images: as many members of some other part of it."""
-    return len(_parts_of(item, labels)) > 1  # the labels themselves are one of them
-
-
-def _may_be_one_image(item: Any, labels: Labels) -> bool:
-    """Whether what looks like a batch may be an image [C, H, W] or [H, W] with as many 0s and 1s as C or H is."""
-    if len(labels) == 1 or labels.dtype.kind not in "iub" or not np.isin(labels, (0, 1)).all():
-        return False
-    dimensions = sorted(getattr(part, "ndim", 1) for part in _parts_of(item, len(labels)))[1:]  # but for the labels
-    if labels.sum() == 1:
-        return all(number in (2, 3) for number in dimensions)
-    # Several classes at once are 0s and 1s of any sum, but then a batch of two classes is likelier beyond colours.
-    return len(labels) <= MOST_CHANNELS and all(number == 3 for number in dimensions)
-
-
-def _parts_of(item: Any, length: int) -> list[Any]:
-    """The parts of an item with so many members."""
-    parts = item.values() if isinstance(item, Mapping) else item
-    several = [part for part in parts if hasattr(part, "__len__") and getattr(part, "ndim", 1) != 0]
-    return [part for part in several if len(part) == length]
 
 
 def label_of(item: Any, column: str | int | None = None) -> Any:
@@ -224,13 +148,6 @@ def _position(column: str | int | None, parts: int, *, default: int) -> int:
             f"0 to {parts - 1}"
         )
     return column
-
-
-def _is_item(value: Any) -> bool:
-    """Whether a member of a list is an image with its label, or a batch of them, and not itself a label."""
-    if isinstance(value, list):  # as loaders make batches; lists of plain numbers or texts are no images
-        return len(value) >= 2 and not isinstance(value[0], int | float | str | bytes | list)
-    return isinstance(value, tuple | Mapping)
 
 
 def _columns_of(data: Any) -> list[str] | None:
@@ -294,7 +211,7 @@ def _flat(labels: Any) -> Labels:
         labels = list(labels)  # the column of a stream
     try:
         values = labels.cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
-    except ValueError:  # members of different lengths
+    except (TypeError, ValueError):  # members of different lengths
         raise DataError(
             f"a {type(labels).__name__} received whose members are not all single labels; give one class for every "
             "image, or items of (image, label) as tuples"
@@ -302,12 +219,11 @@ def _flat(labels: Any) -> Labels:
     if values.ndim == 0:
         values = values[None]
     if values.ndim != 1 or not len(values):
-        raise _not_single(values)
+        raise DataError(
+            f"labels of shape {values.shape} received; give one class for every image: of batches "
+            "torch.cat([labels for _, labels in data]), of one-hot labels labels.argmax(1)"
+        )
     return values
-
-
-def _not_single(labels: Labels) -> DataError:
-    return DataError(f"labels of shape {labels.shape} received; give one class for every image")
 
 
 def _check_none_missing(labels: Labels) -> None:

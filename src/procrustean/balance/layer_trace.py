@@ -23,18 +23,13 @@ class ForwardTrace:
         self.modules = {path: module for path, module in model.named_modules() if path}
         args, kwargs, batch = _arguments(example)
         self.outputs: dict[str, tuple[str, tuple[int, ...]]] = {}
-        self.batch_second: dict[str, tuple[int, ...]] = {}  # layers of sequences, and the shapes of their outputs
         self.calls = dict.fromkeys(self.modules, 0)
 
         def note(path: str, output: Any) -> None:
             self.calls[path] += 1
             feature = feature_of(output)
-            if feature is None or feature.dim() < 2:
-                return
-            if feature.shape[0] == batch:
+            if feature is not None and feature.dim() > 1 and feature.shape[0] == batch:
                 self.outputs[path] = (type(self.modules[path]).__name__, tuple(feature.shape))
-            elif feature.shape[1] == batch:
-                self.batch_second[path] = tuple(feature.shape)
 
         def hook(path: str) -> Any:
             return lambda module, inputs, output: note(path, output)
@@ -44,20 +39,6 @@ class ForwardTrace:
             with kept_modes(model), torch.no_grad():
                 model.eval()
                 model(*args, **kwargs)
-        except (TypeError, ValueError, IndexError, RuntimeError) as error:
-            if (why := call_mismatch(model, args, kwargs)) is not None:
-                raise DataError(
-                    f"{type(model).__name__} cannot be called with this example alone ({why}); give all that it is "
-                    "called with: a tuple of its arguments, or a mapping of their names"
-                ) from error
-            shapes = [tuple(value.shape) for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
-            # Types inside a model are its own matter, and so are errors with images that have a batch.
-            if isinstance(error, TypeError) or max(map(len, shapes)) > 3:
-                raise
-            raise DataError(
-                f"{type(model).__name__} cannot be run on an example of shape {', '.join(map(str, shapes))} ({error}); "
-                "give what it is called with, the batch as the first dimension: image[None] of one image"
-            ) from error
         finally:
             for registration in hooks:
                 registration.remove()
@@ -95,11 +76,6 @@ class ForwardTrace:
         """The block that a layer belongs to, if that block is called but its output cannot be mixed."""
         bodies = [p for p in _parents(path) if self.calls[p] and self.weighted(p) < 0.8 * self.weighted("")]
         return next((p for p in bodies if p not in self.outputs), None)
-
-    def sequence_first(self) -> list[str]:
-        """The outermost parts with weights whose outputs have the batch as their second dimension."""
-        found = [path for path in self.modules if path in self.batch_second and self.weighted(path)]
-        return [path for path in found if not any(parent in found for parent in _parents(path))]
 
     def weighted(self, path: str) -> int:
         """Layers with a weight matrix or kernel in a part of the model that is in use; all of them for ""."""

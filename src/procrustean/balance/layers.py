@@ -69,7 +69,6 @@ class Suggestion:
     second_group: str
     reason: str  # why that one
     groups: Mapping[str, str]  # "group1", "group2", ... and the layers they end with; no first where nothing precedes
-    left_out: tuple[str, ...] = ()  # parts whose outputs have the batch second: tokens would be mixed, not samples
 
     def __iter__(self) -> Iterator[Candidate]:
         return iter(self.candidates)
@@ -83,11 +82,6 @@ class Suggestion:
             cells = "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
             lines.append(f"{cells}{mark}".rstrip())
         lines += ["", f"Second group: {self.second_group} ({self.reason})."]
-        if self.left_out:
-            lines.append(
-                f"Left out: {', '.join(self.left_out)}; the batch is the second dimension of what comes out, and MFW "
-                "mixes along the first. Build it with batch_first=True, or call mfw(z, labels) on the transposed z."
-            )
         return "\n".join(lines)
 
 
@@ -131,19 +125,11 @@ def suggest(model: nn.Module, example: Any, *, every: bool = False) -> Suggestio
             )
         groups, reason = _groups(trace, trunk)
         second = groups["group2"]
-        left_out = trace.sequence_first()
-        # Where a vector comes out at the end of all that is left, it is the scores.
-        if left_out and second == trunk[-1] and len(trace.outputs[second][1]) == 2:
-            raise LayerError(
-                f"the batch is the second dimension of what {', '.join(left_out)} return"
-                f"{'s' if len(left_out) == 1 else ''}, and MFW mixes along the first, so there is no layer left to "
-                "attach to; build with batch_first=True, or call mfw(z, labels) on the transposed z in the forward pass"
-            )
         around = trace.unmixable_around(second)
         reason += f"; {around} around it returns nothing that can be mixed" if around else ""
     paths = trace.outputs if every else trunk
     candidates = [Candidate(kept.get(path, path), *trace.outputs[path]) for path in paths]
-    return Suggestion(tuple(candidates), second, reason, groups, tuple(trace.sequence_first()))
+    return Suggestion(tuple(candidates), second, reason, groups)
 
 
 def _trunk(trace: ForwardTrace, path: str) -> list[str]:

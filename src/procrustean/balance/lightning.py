@@ -53,8 +53,6 @@ class MFWCallback(Callback):
 
     def __init__(self, mfw: MFW, layer: str, *, labels: int | str | Callable[[Any], Tensor] | None = None) -> None:
         super().__init__()
-        if not isinstance(mfw, MFW):
-            raise ConfigError(f"mfw of type {type(mfw).__name__} received; write MFWCallback(MFW(counts), layer)")
         self.mfw, self.layer, self.labels = mfw, layer, labels
         self.handle: Attachment | None = None
         self._batches, self._mixed = 0, False  # of an epoch: how many there were, and whether any has come by the layer

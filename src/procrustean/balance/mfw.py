@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Sequence
-from typing import Any, Literal, get_args
+from collections.abc import Iterable
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
-from procrustean.balance.class_tensors import HoldsConstants
+from procrustean.balance.class_tensors import HoldsConstants, refuse_outside
 from procrustean.balance.count_facts import (
     Counts,
     Kind,
@@ -29,7 +29,6 @@ from procrustean.balance.count_facts import (
     imbalance_kind,
     spread,
 )
-from procrustean.balance.label_order import LabelOrder
 from procrustean.balance.mfw_attach import Attachment, recomputes
 from procrustean.balance.mfw_layer_checks import attachable, gives_scores
 from procrustean.balance.mixing import (
@@ -56,11 +55,6 @@ SOFT_LABELS = (
 SCORES = (
     "gives the scores of the classes, and MFW is made for features: mixed scores weaken nothing that is learnt before "
     "them. Attach it to a layer further in front; procrustean.balance.suggest(model, images) names one"
-)
-AGAINST_THE_COUNTS = "the labels run against the counts, so MFW weakens other classes than the large ones"
-IN_LABEL_ORDER = (
-    "Give the counts in the order of the labels, as procrustean.class_counts(labels) does; if a sampler draws small "
-    "classes more often than large ones on purpose, all is well"
 )
 
 
@@ -100,7 +94,6 @@ class MFW(HoldsConstants):
 
     strength: Tensor
     quantiles: Tensor
-    _order: LabelOrder | None = None  # while labels are looked at
 
     def __init__(
         self,
@@ -120,21 +113,20 @@ class MFW(HoldsConstants):
         one_of("draw", draw, ("sample", "batch"))
         self.counts = checked_counts(counts)
         self.kind: Kind = imbalance_kind(self.counts) if kind == "auto" else kind
-        self.alpha = DEFAULT_ALPHA[self.kind] if alpha is None else _number("alpha", alpha)
-        self.beta = DEFAULT_BETA[self.kind] if beta is None else _number("beta", beta)
+        self.alpha = DEFAULT_ALPHA[self.kind] if alpha is None else float(alpha)
+        self.beta = DEFAULT_BETA[self.kind] if beta is None else float(beta)
         self.std, self.draw, self.rank = std, draw, rank
         if not self.beta > 0:
             raise ConfigError(f"beta = {beta!r} received; the softness of the class strength has to be above 0")
         if strength is None:
             values = strength_of(self.counts, beta=self.beta, std=std)
         else:
-            values = _checked_strength(strength, len(self.counts))
+            values = [float(s) for s in strength]
+            if len(values) != len(self.counts) or any(not 0.0 <= s <= 0.5 for s in values):
+                raise ConfigError(f"strength {values} received; give a number in [0, 0.5] for each class")
         self.hold("strength", lambda: torch.tensor(values, dtype=torch.float32))
         self.hold("quantiles", lambda: beta_quantiles(self.alpha))
         self.idle = not any(values)
-        # Strengths that were given do not come from the counts, whatever order these have.
-        if not self.idle and strength is None:
-            self._order = LabelOrder(self.counts)
         self._cuda_labels_checked = False
         self._warned: set[str] = set()
         if self.idle:
@@ -142,8 +134,7 @@ class MFW(HoldsConstants):
 
     def extra_repr(self) -> str:
         settings = f"kind={self.kind}, alpha={self.alpha}, beta={self.beta}, std={self.std}, draw={self.draw}"
-        strength = "" if self.strength.is_meta else f", strength={_abbreviated(self.strength.tolist())}"
-        return f"classes={len(self.counts)}, {settings}, counts={_abbreviated(self.counts)}{strength}"
+        return f"classes={len(self.counts)}, {settings}"
 
     def forward(self, z: Tensor, labels: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """The weakened feature in training mode, z itself in evaluation; z is [B, ...], labels [B]."""
@@ -156,7 +147,6 @@ class MFW(HoldsConstants):
                 "or attach MFW to the layer: handle = mfw.attach(model, layer)"
             )
         mix = self.sample(labels, generator)
-        self.watch_order(labels)
         if not self.idle and z.shape[:1] != labels.shape[:1]:
             raise DataError(f"{labels.shape[0]} labels for a feature of shape {tuple(z.shape)}; one label per row")
         return z if mix is None else blend(z, mix)
@@ -194,19 +184,6 @@ class MFW(HoldsConstants):
             own = self.strength[labels.long()]  # uint8 labels would be taken for a mask
         return own * from_uniform(self.quantiles, u)
 
-    def watch_order(self, labels: Tensor) -> None:
-        """Warn once if the labels of the training are not those of the counts; takes labels that `sample` has checked.
-
-        They are looked at on the CPU alone, for about an epoch: on a GPU reading them would make every step wait.
-        """
-        if torch.compiler.is_compiling() or self._order is None or labels.device.type != "cpu" or labels.dim() != 1:
-            return
-        evidence = self._order.against(labels)
-        if evidence is not None:
-            self._warn(f"{AGAINST_THE_COUNTS} ({evidence}). {IN_LABEL_ORDER}", level=5)
-        if evidence is not None or self._order.settled:
-            self._order = None
-
     def attach(self, model: nn.Module, layer: str, *, labels: str | None = None) -> Attachment:
         """Weaken the output of a named layer of any model; returns the handle that takes the labels.
 
@@ -240,18 +217,8 @@ class MFW(HoldsConstants):
                 f"labels of shape {tuple(labels.shape)} and type {labels.dtype} received; give class indices, integers "
                 "of shape [batch], or class probabilities, one-hot for example, as floats of shape [batch, classes]"
             )
-        if not self._may_read(labels):
-            return
-        if not labels.numel():
-            return
-        # As int64: PyTorch compares no unsigned integers of 16 bits or more.
-        lowest, highest = (int(value) for value in labels.long().aminmax())
-        if lowest < 0 or highest >= classes:
-            raise DataError(
-                f"labels from {lowest} to {highest} received, but the {classes} class "
-                f"counts allow 0 to {classes - 1}; give one count per class, in label order, and leave rows without "
-                "a label out: none is ignored"
-            )
+        if self._may_read(labels):
+            refuse_outside(labels, classes)
 
     def _check_mixed(self, labels: Tensor) -> None:
         """Say once that mixed labels are not what MFW was made for; one-hot rows are as good as indices."""
@@ -281,28 +248,3 @@ class MFW(HoldsConstants):
         if text not in self._warned and not torch.compiler.is_compiling():  # compiled code cannot warn
             self._warned.add(text)
             warnings.warn(text, stacklevel=level)
-
-
-def _abbreviated(values: Sequence[float]) -> str:
-    """Numbers of the classes, of many classes the first and last ones."""
-    shown = [f"{round(value, 3):g}" if isinstance(value, float) else str(value) for value in values]
-    return f"[{', '.join(shown if len(shown) <= 10 else [*shown[:4], '...', *shown[-4:]])}]"
-
-
-def _number(name: str, value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"{name} = {value!r} received; give a number, or leave it out") from error
-
-
-def _checked_strength(strength: Iterable[float] | Tensor, classes: int) -> list[float]:
-    try:
-        values = [float(s) for s in strength]
-    except (TypeError, ValueError):
-        raise ConfigError(f"strength = {strength!r} received; give a number in [0, 0.5] for each class") from None
-    if len(values) != classes:
-        raise ConfigError(f"{len(values)} strengths received for {classes} classes; give one per class")
-    if any(not 0.0 <= s <= 0.5 for s in values):
-        raise ConfigError(f"strength {values} received; every value has to lie in [0, 0.5]")
-    return values

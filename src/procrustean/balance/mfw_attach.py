@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -102,13 +102,6 @@ class LabelsOfCall:
             registration.remove()
 
 
-DATA_PARALLEL = (
-    "nn.DataParallel splits the batch behind the loop's back: labels would not match features; use "
-    "torch.nn.parallel.DistributedDataParallel (torchrun) and attach to the model before wrapping it"
-)
-REPLICATE = "_replicate_for_data_parallel"  # how nn.DataParallel copies a layer for each device, before it runs
-
-
 class Attachment(MixPoint):
     """MFW on one layer of a model: `with handle(labels): logits = model(images)`."""
 
@@ -133,21 +126,10 @@ class Attachment(MixPoint):
         self._number: int | None = None  # of labels that a mix was to be drawn for; None in evaluation mode
         self._trains = False  # whether gradients were on when the labels came
         _set_apart(module)
-        module.__dict__[REPLICATE] = _refuse_replicas
 
-    def __call__(
-        self, labels: Tensor | None = None, generator: torch.Generator | None = None
-    ) -> AbstractContextManager[None]:
+    def __call__(self, labels: Tensor, generator: torch.Generator | None = None) -> AbstractContextManager[None]:
         """The context in which the model sees these labels; entering it draws the random numbers."""
-        if labels is None:
-            raise LayerError(f"layer {self.name!r} has MFW attached, but its handle was called without labels; {WRITE}")
         return _Labelled(self, labels, generator)
-
-    def __enter__(self) -> None:
-        raise LayerError(f"layer {self.name!r} has MFW attached, but its handle was entered without labels; {WRITE}")
-
-    def __exit__(self, *error: object) -> None:
-        """Never reached; Python wants it beside __enter__."""
 
     def __repr__(self) -> str:
         return f"<MFW at layer {self.name!r} ({type(self.module).__name__}): {self._state()}>"
@@ -204,8 +186,6 @@ class Attachment(MixPoint):
             self._check_place()
         self.mix = self.mfw.sample(labels, generator) if self.module.training else None
         self._number = len(labels) if self.module.training else None
-        if self.module.training:
-            self.mfw.watch_order(labels)
         self.open, self.called = True, False
         # A batch without a mix is not kept: its recomputation may end before it comes to this layer.
         if self.mix is not None and self._trains:
@@ -250,7 +230,6 @@ class Attachment(MixPoint):
         super().remove()
         if not self.removed:
             _no_longer_apart(self.module)
-            self.module.__dict__.pop(REPLICATE, None)
         self.removed = True
         if self._labels is not None:
             self._labels.remove()
@@ -377,10 +356,6 @@ def attachments(model: nn.Module) -> dict[str, Attachment]:
     for path, handle in found.items():
         handle.found_in(model, path)
     return found
-
-
-def _refuse_replicas() -> NoReturn:
-    raise LayerError(DATA_PARALLEL)
 
 
 def _set_apart(module: nn.Module) -> None:

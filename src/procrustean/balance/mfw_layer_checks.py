@@ -5,10 +5,8 @@ from __future__ import annotations
 from torch import nn
 
 from procrustean.balance.layers import find_layer
-from procrustean.balance.mfw_attach import DATA_PARALLEL, LabelsOfCall, attachments
+from procrustean.balance.mfw_attach import LabelsOfCall, attachments
 from procrustean.base.errors import LayerError
-
-COMPILED = "_orig_mod"  # how torch.compile keeps the model it has wrapped
 
 
 def attachable(model: nn.Module, layer: str, labels: str | None = None) -> nn.Module:
@@ -18,19 +16,9 @@ def attachable(model: nn.Module, layer: str, labels: str | None = None) -> nn.Mo
         raise LayerError(f"{kind} received; give the model itself, a torch.nn.Module that has been built")
     if not isinstance(layer, str):
         raise LayerError(f"a layer of type {type(layer).__name__} received; give its name, as named_modules() lists")
-    for around in model.modules():
-        if isinstance(around, nn.DataParallel):
-            raise LayerError(DATA_PARALLEL)
-    paths = {path for path, _ in model.named_modules()}
-    # Asked for by the name that it had before, of which the compiled model knows nothing any more.
-    if COMPILED in model._modules or layer in {_name_before(path) for path in paths} - paths:
-        raise _compiled_before(layer)
     if labels is not None:
         LabelsOfCall.parameters(model, labels)
     module = find_layer(model, layer)
-    compiled = [inside for around in model.modules() if (inside := around._modules.get(COMPILED)) is not None]
-    if any(part is module for inside in compiled for part in inside.modules()):
-        raise _compiled_before(layer)
     if any(attached.module is module for attached in attachments(model).values()):
         raise LayerError(
             f"layer {layer!r} has MFW attached already; call remove() on that handle first. The handles of a model, "
@@ -46,15 +34,3 @@ def gives_scores(model: nn.Module, module: nn.Module, classes: int) -> bool:
     if not isinstance(last, nn.Linear) or last.out_features != classes:
         return False
     return any(part is last for part in module.modules())
-
-
-def _name_before(path: str) -> str:
-    """The path of a layer before parts of its model were compiled."""
-    return ".".join(part for part in path.split(".") if part != COMPILED)
-
-
-def _compiled_before(layer: str) -> LayerError:
-    return LayerError(
-        f"layer {layer!r} belongs to a compiled model, which may not notice a hook any more; attach first, then "
-        "compile: handle = mfw.attach(model, layer); model = torch.compile(model)"
-    )

@@ -158,7 +158,8 @@ class MixPoint:
         if feature.dim() == 0 or feature.shape[0] != labels:
             raise LayerError(
                 f"layer {self.name!r} returns shape {tuple(feature.shape)} for {labels} labels; "
-                "its first dimension has to be the batch the labels belong to"
+                "its first dimension has to be the batch the labels belong to (nn.DataParallel splits it, "
+                "DistributedDataParallel does not)"
             )
         return feature
 

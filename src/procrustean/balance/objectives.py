@@ -35,43 +35,28 @@ class Mixer(nn.Module):
 
 def check_mixture(mixture: Mixture, mixer: Mixer, batch: Batch) -> None:
     """ConfigError for what a mixer may not return. Of tensors only shapes are asked, for which nothing waits."""
-    if not isinstance(mixture, Mixture):
+    if not isinstance(mixture, Mixture) or not all(isinstance(mix, Mix) for mix in mixture.mixes):
         raise ConfigError(
-            f"the mixer {code_name(mixer)} returns {returned_text(mixture)}; return Mixture(mixes, label_weight), from "
-            "procrustean.balance"
+            f"the mixer {code_name(mixer)} returns {returned_text(mixture)}; return Mixture(mixes, label_weight), "
+            "with a Mix(partner, inverse, weight) for each layer, from procrustean.balance"
         )
     if len(mixture.mixes) != len(mixer.at):
         raise ConfigError(
             f"the mixer {code_name(mixer)} returns {len(mixture.mixes)} mixes for the {len(mixer.at)} layers in its "
-            f"`at`, {tuple(mixer.at)}; return one for each"
+            f"`at`, {mixer.at!r}; return one for each"
         )
-    for mix in mixture.mixes:
-        if not isinstance(mix, Mix):
-            raise ConfigError(
-                f"the mixer {code_name(mixer)} returns {returned_text(mix)} among its mixes; return Mix(partner, "
-                "inverse, weight), from procrustean.balance"
-            )
-        for name, values in zip(Mix._fields, mix, strict=True):
-            _check_per_sample(values, name, mixer, batch)
+    numbers = [(name, values) for mix in mixture.mixes for name, values in mix._asdict().items()]
     if mixture.label_weight is not None:
-        _check_per_sample(mixture.label_weight, "label_weight", mixer, batch)
-
-
-def _check_per_sample(values: object, name: str, mixer: Mixer, batch: Batch) -> None:
-    if not isinstance(values, Tensor) or values.shape != batch.y.shape:
-        raise ConfigError(
-            f"the mixer {code_name(mixer)} returns {returned_text(values)} as {name}, but one number per sample is "
-            f"needed, {tuple(batch.y.shape)}; one for the whole batch is repeated by share.expand(len(batch.y))"
-        )
+        numbers.append(("label_weight", mixture.label_weight))
+    for name, values in numbers:
+        if not isinstance(values, Tensor) or values.shape != batch.y.shape:
+            raise ConfigError(
+                f"the mixer {code_name(mixer)} returns {returned_text(values)} as {name}, but one number per sample is "
+                f"needed, {tuple(batch.y.shape)}; one for the whole batch is repeated by share.expand(len(batch.y))"
+            )
 
 
 Reduction = Literal["weighted_mean", "mean"]
-
-
-def _some_path(net: nn.Module) -> str:
-    """The path of a layer early in the network, to show how layers are named."""
-    convolutions = (path for path, module in net.named_modules() if isinstance(module, nn.Conv2d))
-    return next(convolutions, next((path for path, _ in net.named_children()), ""))
 
 
 class Objective(States, nn.Module):
@@ -140,7 +125,6 @@ class Classify(Objective):
         super().__init__()
         if reduction not in ("weighted_mean", "mean"):
             raise ConfigError(f"reduction = {reduction!r} received; accepted: 'weighted_mean', 'mean'")
-        _check_slots(loss, weight, mixer)
         if getattr(loss, "reduction", "none") != "none":
             raise ConfigError(
                 f"a {type(loss).__name__} that reduces by itself received; classes are weighted and samples mixed "
@@ -165,8 +149,7 @@ class Classify(Objective):
             if published and name not in published and name not in dict(net.named_modules()):
                 raise ConfigError(
                     f"layer {name!r} received, but this network mixes at {', '.join(published)}. "
-                    f"{did_you_mean(name, published)} Any other layer is named by its path, for example "
-                    f"--options layer={_some_path(net)}"
+                    f"{did_you_mean(name, published)} Any other layer is named by its path"
                 )
             self.points.append(MixPoint(find_layer(net, name), name))
 
@@ -231,21 +214,3 @@ class Classify(Objective):
             return losses.mean()
         own = weights[y]
         return torch.sum(own * losses) / (own.sum() if self.reduction == "weighted_mean" else len(y))
-
-
-def _check_slots(loss: object, weight: object, mixer: object) -> None:
-    """ConfigError for what cannot stand in the place it was given for."""
-    if loss is not None and not callable(loss):
-        raise ConfigError(
-            f"loss of type {type(loss).__name__} received; give a module of (scores, labels), such as those of "
-            "procrustean.balance with reduction='none'"
-        )
-    if weight is not None and not callable(weight):
-        raise ConfigError(
-            f"weight of type {type(weight).__name__} received; give a module of the clock, such as "
-            "FixedWeights(torch.tensor([...])) of procrustean.balance"
-        )
-    if mixer is not None and not isinstance(mixer, Mixer):
-        raise ConfigError(f"mixer of type {type(mixer).__name__} received; give a Mixer of procrustean.balance")
-    if isinstance(mixer, Mixer) and isinstance(mixer.at, str):  # whose letters would be taken for layers
-        raise ConfigError(f"at = {mixer.at!r} received of {code_name(mixer)}; give a tuple: at = ({mixer.at!r},)")

@@ -17,8 +17,8 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from numbers import Integral
-from typing import Any
+from operator import index
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -67,12 +67,7 @@ def effective_number(labels: Labels, count: int, stream: Stream, *, beta: float 
     Args:
         beta: 0 draws all images alike, towards 1 it becomes `class_balanced`.
     """
-    return _by_class(
-        labels,
-        count,
-        stream,
-        lambda counts: torch.tensor(counts) * weights.effective_number(counts, beta),
-    )
+    return _by_class(labels, count, stream, lambda n: torch.tensor(n) * weights.effective_number(n, beta))
 
 
 def class_aware(labels: Labels, count: int, stream: Stream, *, per_class: int = 4) -> Indices:
@@ -82,8 +77,8 @@ def class_aware(labels: Labels, count: int, stream: Stream, *, per_class: int = 
     shown again. A class with fewer than `per_class` images repeats some inside a run. The cycles begin anew with every
     epoch, where the original lets them go on: the draw stays a function of the stream.
     """
-    if not _is_whole(per_class) or per_class < 1:
-        raise ConfigError(f"per_class = {per_class!r} received; a run has a whole number of images, at least 1")
+    if index(per_class) < 1:
+        raise ConfigError(f"per_class = {per_class!r} received; a run has at least one image")
     order, starts, counts = _grouped(labels)
     # Streams of their own for the classes and for the images of each: a longer draw takes more of all of them.
     key = int(stream.raw(1)[0])
@@ -118,6 +113,15 @@ def _by_class(labels: Labels, count: int, stream: Stream, weight: Callable[[Sequ
     return chosen
 
 
+class EpochOptions(TypedDict, total=False):
+    """What every sampler takes; see `EpochSampler`."""
+
+    count: int | None
+    seed: int
+    rank: int | None
+    world_size: int | None
+
+
 class EpochSampler(DistributedSampler[int]):
     """A draw of images for torch's DataLoader, a pure function of (seed, epoch); subclasses say which one.
 
@@ -146,12 +150,10 @@ class EpochSampler(DistributedSampler[int]):
         world_size: int | None = None,
     ) -> None:
         self.labels = _checked_labels(labels)
-        self.count = len(self.labels) if count is None else count
-        if not _is_whole(self.count) or self.count < 1:
-            raise ConfigError(f"count = {count!r} received; an epoch has a whole number of images, at least 1")
-        if not _is_whole(seed):
-            raise ConfigError(f"seed = {seed!r} received; give a whole number")
-        self.seed = int(seed)
+        self.count = len(self.labels) if count is None else index(count)
+        if self.count < 1:
+            raise ConfigError(f"count = {count!r} received; an epoch has at least one image")
+        self.seed = index(seed)
         self._given_place = _checked_place(rank, world_size)
         self.epoch = 0
         self.start = 0  # of the epoch under way: images of the global sequence that were shown before
@@ -182,10 +184,11 @@ class EpochSampler(DistributedSampler[int]):
         """
         if start is None:
             start = self.start if epoch == self.epoch else 0
-        if not _is_whole(epoch) or not _is_whole(start) or epoch < 0 or start < 0:
-            raise ConfigError(f"epoch = {epoch!r}, start = {start!r} received; both are whole numbers, from 0 on")
         # Plain integers: the stream is keyed by how they are written, and those of numpy are written otherwise.
-        self.epoch, self.start, self.position = int(epoch), int(start), int(start)
+        epoch, start = index(epoch), index(start)
+        if epoch < 0 or start < 0:
+            raise ConfigError(f"epoch = {epoch}, start = {start} received; both count from 0")
+        self.epoch, self.start, self.position = epoch, start, start
 
     def __len__(self) -> int:
         """Images this rank has still to show in the epoch."""
@@ -196,9 +199,9 @@ class EpochSampler(DistributedSampler[int]):
         total = self.start + len(self) * world_size
         mine = self.draw(total, self._stream())[self.start + rank :: world_size]
         self.position = self.start
-        for index in mine.tolist():
+        for image in mine.tolist():
             self.position += world_size
-            yield index
+            yield image
 
     def state_dict(self) -> dict[str, int]:
         """Where the draw stands. A DataLoader with workers fetches ahead of what was trained on: then give the number
@@ -207,12 +210,6 @@ class EpochSampler(DistributedSampler[int]):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where another sampler stood, which may have had another world size."""
-        needed = ("seed", "count", "epoch", "position")
-        if not isinstance(state, Mapping) or any(not _is_whole(state.get(name)) for name in needed):
-            raise ConfigError(
-                f"a state {state!r} received; give what state_dict() of a sampler returned, with the whole numbers "
-                + ", ".join(needed)
-            )
         for name in ("seed", "count"):
             if state[name] != getattr(self, name):
                 raise ConfigError(
@@ -247,18 +244,9 @@ class ReversedFrequencySampler(EpochSampler):
 class PowerSampler(EpochSampler):
     """`power` for a DataLoader."""
 
-    def __init__(
-        self,
-        labels: npt.ArrayLike | Tensor,
-        exponent: float = 0.5,
-        *,
-        count: int | None = None,
-        seed: int = 0,
-        rank: int | None = None,
-        world_size: int | None = None,
-    ) -> None:
+    def __init__(self, labels: npt.ArrayLike | Tensor, exponent: float = 0.5, **epoch: Unpack[EpochOptions]) -> None:
         self.exponent = exponent
-        super().__init__(labels, count=count, seed=seed, rank=rank, world_size=world_size)
+        super().__init__(labels, **epoch)
 
     def draw(self, count: int, stream: Stream) -> Indices:
         return power(self.labels, count, stream, exponent=self.exponent)
@@ -267,18 +255,9 @@ class PowerSampler(EpochSampler):
 class EffectiveNumberSampler(EpochSampler):
     """`effective_number` for a DataLoader."""
 
-    def __init__(
-        self,
-        labels: npt.ArrayLike | Tensor,
-        beta: float = 0.9999,
-        *,
-        count: int | None = None,
-        seed: int = 0,
-        rank: int | None = None,
-        world_size: int | None = None,
-    ) -> None:
+    def __init__(self, labels: npt.ArrayLike | Tensor, beta: float = 0.9999, **epoch: Unpack[EpochOptions]) -> None:
         self.beta = beta
-        super().__init__(labels, count=count, seed=seed, rank=rank, world_size=world_size)
+        super().__init__(labels, **epoch)
 
     def draw(self, count: int, stream: Stream) -> Indices:
         return effective_number(self.labels, count, stream, beta=self.beta)
@@ -287,18 +266,9 @@ class EffectiveNumberSampler(EpochSampler):
 class ClassAwareSampler(EpochSampler):
     """`class_aware` for a DataLoader."""
 
-    def __init__(
-        self,
-        labels: npt.ArrayLike | Tensor,
-        per_class: int = 4,
-        *,
-        count: int | None = None,
-        seed: int = 0,
-        rank: int | None = None,
-        world_size: int | None = None,
-    ) -> None:
+    def __init__(self, labels: npt.ArrayLike | Tensor, per_class: int = 4, **epoch: Unpack[EpochOptions]) -> None:
         self.per_class = per_class
-        super().__init__(labels, count=count, seed=seed, rank=rank, world_size=world_size)
+        super().__init__(labels, **epoch)
 
     def draw(self, count: int, stream: Stream) -> Indices:
         return class_aware(self.labels, count, stream, per_class=self.per_class)
@@ -306,21 +276,12 @@ class ClassAwareSampler(EpochSampler):
 
 def _checked_labels(labels: npt.ArrayLike | Tensor) -> Labels:
     values = labels.cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
-    if values.ndim != 1 or not len(values) or not np.issubdtype(values.dtype, np.integer):
+    if values.ndim != 1 or not len(values) or not np.issubdtype(values.dtype, np.integer) or values.min() < 0:
         raise DataError(
             f"labels of shape {values.shape} and type {values.dtype} received; "
             "give the class of every image, integers from 0"
         )
-    if values.min() < 0:
-        raise DataError(
-            f"a label {values.min()} at place {values.argmin()} received, which is negative; "
-            "give the class of every image, integers from 0"
-        )
     return values.astype(np.int64)
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def _checked_place(rank: int | None, world_size: int | None) -> tuple[int, int] | None:

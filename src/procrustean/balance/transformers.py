@@ -41,20 +41,11 @@ class MFWTrainerMixin:
     def __init__(
         self, *args: Any, mfw: MFW | None = None, layer: str | None = None, drw: DRW | None = None, **kwargs: Any
     ) -> None:
-        if mfw is not None and not isinstance(mfw, MFW):
-            raise ConfigError(f"mfw of type {type(mfw).__name__} received; give mfw=MFW(counts)")
-        if drw is not None and not isinstance(drw, DRW):
-            raise ConfigError(f"drw of type {type(drw).__name__} received; give drw=DRW(counts, epochs)")
         if (mfw is None) != (layer is None):
             raise ConfigError(f"mfw = {mfw!r} and layer = {layer!r} received; give both, or neither")
         self.mfw, self.mfw_layer, self.drw = mfw, layer, drw
         super().__init__(*args, **kwargs)
         trainer: Any = self
-        if mfw is not None and trainer.args.n_gpu > 1:
-            raise LayerError(
-                f"the Trainer would use nn.DataParallel on {trainer.args.n_gpu} GPUs, which splits the batch without "
-                "its labels; start it with torchrun, one process per GPU, or make one GPU visible"
-            )
         if drw is not None:
             if trainer.compute_loss_func is not None or trainer.label_smoother is not None:
                 raise ConfigError(
@@ -108,8 +99,8 @@ class MFWTrainerMixin:
                 f"DRW(counts, {drw.epochs}) received for a training of {length} {unit}, by which its weights would set "
                 f"in at the wrong time; give drw=DRW(counts, args.{name})"
             )
-        # Not by calling it, which looks for epochs that were counted wrongly: the Trainer counts from 0.
-        return drw.in_force(state.global_step if by_steps else state.epoch or 0)
+        weights: Tensor = drw(state.global_step if by_steps else state.epoch or 0)
+        return weights
 
     def _attach(self, model: Any) -> None:
         if self.mfw is not None and self.mfw_layer is not None:

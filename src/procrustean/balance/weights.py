@@ -6,7 +6,6 @@ All weights are scaled to sum to C, the number of classes, so that they are 1 on
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from typing import SupportsFloat
 
@@ -158,7 +157,6 @@ class DRW(HoldsConstants):
     """
 
     weights: Tensor
-    _asked = _warned = False  # whether an epoch has been asked for, and a warning given
 
     def __init__(self, counts: Counts, epochs: float, *, start: float = 0.8, beta: float = 0.9999) -> None:
         super().__init__()
@@ -170,43 +168,11 @@ class DRW(HoldsConstants):
 
     def forward(self, epoch: float) -> Tensor:
         """Class weights [C] of an epoch (or step) counted from 0: ones until DRW sets in; they sum to C."""
-        return self._checked(epoch, frames=3)  # of nn.Module and of this method
-
-    def _checked(self, epoch: float, *, frames: int) -> Tensor:
-        """The weights of an epoch; `frames` lie between this method and the user's line, at which warnings point."""
         if not (isinstance(epoch, SupportsFloat) and epoch >= 0):
             raise ConfigError(
                 f"epoch = {epoch!r} received; epochs are counted from 0, so those of this DRW are below {self.epochs}"
             )
-        if self.training and not torch.compiler.is_compiling():
-            self._notice_wrong_counting(epoch, frames + 1)
-        return self.in_force(epoch)
-
-    def in_force(self, epoch: float) -> Tensor:
-        """The weights of an epoch that is known to be counted from 0."""
         return self.weights if epoch >= self.first else torch.ones_like(self.weights)
-
-    def _notice_wrong_counting(self, epoch: float, frames: int) -> None:
-        """Warn once of epochs that seem to be counted from 1, at the first of them, and of those past the end.
-
-        No error: training may be resumed at 1, and go on past the end, as Lightning's weight averaging does for one
-        epoch; and an error that comes with the last epoch would cost the whole training.
-        """
-        first, self._asked = not self._asked, True
-        if self._warned:
-            return
-        if epoch >= self.epochs:
-            told = f"epoch {epoch} asked for, but those of this DRW end before {self.epochs}, and its weights stay"
-        elif first and epoch == 1:
-            told = "the first epoch asked for is 1, but DRW counts from 0"
-        else:
-            return
-        self._warned = True
-        warnings.warn(
-            f"{told}; if your epochs begin with 1, write drw(epoch - 1), and give DRW(counts, epochs) the length of "
-            "the whole training. A training that is resumed here, or goes on past its end, is in order",
-            stacklevel=frames + 2,
-        )
 
     def weighted_mean(self, losses: Tensor, labels: Tensor, epoch: float) -> Tensor:
         """`global_mean` of per-sample losses [B] by the weights of their classes, whatever loss it is."""
@@ -221,7 +187,7 @@ class DRW(HoldsConstants):
                 'example F.cross_entropy(..., reduction="none")'
             )
         check_label_range(labels, len(self.weights))
-        own = self._checked(epoch, frames=1)[labels.long()]
+        own = self(epoch)[labels.long()]
         return global_mean((own * losses).sum(), own.sum())
 
     def extra_repr(self) -> str:

@@ -15,6 +15,8 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
+import msgspec
+
 from procrustean.balance.types import Problem
 from procrustean.base.errors import ConfigError, did_you_mean
 from procrustean.base.own_code import file_code, plain_name
@@ -133,7 +135,7 @@ def checked_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
             raise ConfigError(f"method {shown!r} has no option {key!r}. {did_you_mean(key, known)} Options: {listed}")
         try:
             checked[key] = _converted(value, hints[key])
-        except ValueError:
+        except msgspec.ValidationError:
             wanted = _type_name(hints[key])
             raise ConfigError(
                 f"option {key} = {value!r} of method {shown!r} is not {wanted}; default {known[key]!r}"
@@ -142,35 +144,12 @@ def checked_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _converted(value: Any, hint: Any) -> Any:
-    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
-        for choice in sorted(typing.get_args(hint), key=lambda c: c is str):  # str last: it accepts anything
-            try:
-                return _converted(value, choice)
-            except ValueError:
-                continue
-        raise ValueError
-    if typing.get_origin(hint) is typing.Literal:
-        if value in typing.get_args(hint):
-            return value
-        raise ValueError
-    if hint is type(None):
-        if value is None or value in ("none", "None", "null"):
-            return None
-        raise ValueError
-    if hint is bool:
-        if isinstance(value, bool):
-            return value
-        if isinstance(value, str) and value.lower() in ("true", "false", "yes", "no"):
-            return value.lower() in ("true", "yes")
-        raise ValueError
-    if hint in (int, float) and not isinstance(value, bool) and isinstance(value, str | int | float):
-        number = float(value)
-        if hint is int and not number.is_integer():
-            raise ValueError
-        return hint(number)
-    if hint is str and isinstance(value, str):
-        return value
-    raise ValueError
+    """The value with the type of an option, from a text too, as it comes from the command line."""
+    if isinstance(value, float):  # numpy's too
+        value = float(value)
+    elif value in ("none", "None") and type(None) in typing.get_args(hint):
+        value = None
+    return msgspec.convert(value, hint, strict=False)
 
 
 def _type_name(hint: Any) -> str:

@@ -8,19 +8,31 @@ import math
 import types
 import typing
 from collections.abc import Callable, Mapping
-from numbers import Integral, Real
-from typing import Any
+from typing import Annotated, Any, Literal
 
+import msgspec
 import torch
+from msgspec import Meta
 
 from procrustean.balance.losses import scale_of_scores
 from procrustean.balance.objectives import Classify, Objective
 from procrustean.balance.types import Batch, Problem
-from procrustean.base.errors import ConfigError, ProcrusteanError, one_of
+from procrustean.base.errors import ConfigError, ProcrusteanError
 from procrustean.base.own_code import FileCode, code_name, error_in, named_code, object_in_file
 from procrustean.data.recipes import OWN_IMAGES, RECIPES
 from procrustean.methods.base import Method, Stage, check_shares
 
+#: What a stage says in plain values.
+PLAIN = {
+    "name": str,
+    "extra_from": Literal["train", "meta"],
+    "meta_per_class": Annotated[int, Meta(ge=1)],
+    "trainable": str | Annotated[tuple[str, ...], Meta(min_length=1)],
+    "norm": Literal["train", "eval"],
+    "rates": dict[str, Annotated[float, Meta(ge=0)]],
+    "no_decay": tuple[str, ...],
+    "recipe": dict[str, Any],
+}
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -108,23 +120,12 @@ def _check_stage(stage: Stage, name: str) -> None:
             "Stage(Classify(loss=...)), from procrustean.balance"
         )
     where = f"{name}, stage {stage.name!r}"
-    one_of(f"{where}: norm", stage.norm, ("train", "eval"))
-    one_of(f"{where}: extra_from", stage.extra_from, ("train", "meta"))
-    few = isinstance(stage.meta_per_class, Integral) and stage.meta_per_class >= 1
-    rules = {
-        "name": (isinstance(stage.name, str), "give the text that progress and records show"),
-        "trainable": (
-            isinstance(stage.trainable, str) or (_are_names(stage.trainable) and len(stage.trainable) > 0),
-            "give 'all' or the name of a part of the network ('head'), or a tuple of such names",
-        ),
-        "meta_per_class": (few, "give a whole number of images, above 0"),
-        "rates": (_are_rates(stage.rates), "give factors of the rate by parts of the network: {'head': 0.1}"),
-        "no_decay": (_are_names(stage.no_decay), "give a tuple of parts of the network: ('head.bias',)"),
-        "recipe": (isinstance(stage.recipe, Mapping), "give changes by name: {'lr': 0.01}"),
-    }
-    for field, (fine, wanted) in rules.items():
-        if not fine:
-            raise ConfigError(f"{where}: {field} = {getattr(stage, field)!r} received; {wanted}")
+    for field, kind in PLAIN.items():
+        value = getattr(stage, field)
+        try:
+            msgspec.convert(value, kind)
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"{where}: {field} = {value!r} received: {error}") from None
     try:
         stage.changed(RECIPES[OWN_IMAGES][0])  # any: what can be changed is the same in all
     except (ConfigError, TypeError) as error:
@@ -182,18 +183,6 @@ def _measured_scales(objective: Classify, classes: int) -> tuple[float, float]:
     bend = (bends / slopes)[order, other].max()
     found = torch.stack((-slopes[order, labels].mean(), bend)) * classes / (classes - 1)
     return found[0].item(), found[1].item()
-
-
-def _are_rates(rates: object) -> bool:
-    return isinstance(rates, Mapping) and all(
-        isinstance(part, str) and isinstance(factor, Real) and 0 <= float(factor) < math.inf
-        for part, factor in rates.items()
-    )
-
-
-def _are_names(names: object) -> bool:
-    # A text alone would be taken for its letters.
-    return isinstance(names, tuple | list) and all(isinstance(name, str) for name in names)
 
 
 def _check_call(where: str, function: object, *arguments: str) -> None:

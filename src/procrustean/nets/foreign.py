@@ -142,19 +142,23 @@ def _of_torchvision(model: str, channels: int) -> tuple[nn.Module, int, tuple[in
             "library or of timm"
         )
     net: nn.Module = imported("torchvision").models.get_model(model, weights=None)
-    return net, without_head(net, f"torchvision:{model}"), (channels, _USUAL_SIZE, _USUAL_SIZE)
+    path, last = last_linear(net, f"torchvision:{model}")
+    put_in_place(net, path, nn.Identity())
+    return net, last.in_features, (channels, _USUAL_SIZE, _USUAL_SIZE)
 
 
-def without_head(net: nn.Module, name: str) -> int:
-    """Take the last linear layer off a network; returns the width of the features it was given."""
-    linear = [path for path, module in net.named_modules() if isinstance(module, nn.Linear)]
+def last_linear(net: nn.Module, name: str) -> tuple[str, nn.Linear]:
+    """The last linear layer of a network, which makes the scores, and its path."""
+    linear = [(path, module) for path, module in net.named_modules() if isinstance(module, nn.Linear) and path]
     if not linear:
-        raise ConfigError(f"{name} does not end in a linear layer, which the methods work on")
-    path, _, last = linear[-1].rpartition(".")
-    parent = net.get_submodule(path)
-    features = int(getattr(parent, last).in_features)
-    setattr(parent, last, nn.Identity())
-    return features
+        raise ConfigError(f"{name} has no linear layer, which the methods work on; it has to end with nn.Linear")
+    return linear[-1]
+
+
+def put_in_place(net: nn.Module, path: str, layer: nn.Module) -> None:
+    """Make a layer the one that stands at a path of the network."""
+    above, _, name = path.rpartition(".")
+    setattr(net.get_submodule(above), name, layer)
 
 
 def replace_noise(net: nn.Module, name: str) -> None:
@@ -171,5 +175,4 @@ def replace_noise(net: nn.Module, name: str) -> None:
         elif (isinstance(module, nn.modules.dropout._DropoutNd) or kind == "StochasticDepth") and module.p:
             raise ConfigError(f"{name} has a {kind} layer whose random numbers would not be the run's; choose another")
         if own is not None:
-            above, _, last = path.rpartition(".")
-            setattr(net.get_submodule(above), last, own)
+            put_in_place(net, path, own)

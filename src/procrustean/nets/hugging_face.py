@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from procrustean.base.errors import ConfigError
 from procrustean.base.optional_libraries import installing, why_not_imported
 from procrustean.nets.classifier import Backbone
-from procrustean.nets.foreign import ForeignBackbone, groups_of, replace_noise, without_head
+from procrustean.nets.foreign import ForeignBackbone, groups_of, last_linear, put_in_place, replace_noise
 from procrustean.nets.published import HUB, OnHub
 
 #: Settings by which attention draws numbers that would not be the run's.
@@ -43,10 +43,11 @@ def hugging_face_backbone(name: str, *, channels: int = 3) -> HuggingFaceBackbon
     """
     net = _model(name, channels)
     side = int(getattr(net.config, "image_size", 224))
-    features = without_head(net, name)
+    path, last = last_linear(net, name)
+    put_in_place(net, path, nn.Identity())
     replace_noise(net, name)
     groups = groups_of(net, (channels, side, side))
-    return HuggingFaceBackbone(net, features, groups, lambda: hugging_face_backbone(name, channels=channels))
+    return HuggingFaceBackbone(net, last.in_features, groups, lambda: hugging_face_backbone(name, channels=channels))
 
 
 def check_hugging_face(name: str) -> None:

@@ -24,7 +24,7 @@ from procrustean.balance.layers import suggest
 from procrustean.base.errors import ConfigError, LayerError, ProcrusteanError
 from procrustean.base.own_code import error_in, file_code, named_code, object_in_file
 from procrustean.nets.classifier import NOT_TAKEN, Backbone, cannot_take
-from procrustean.nets.foreign import ForeignBackbone, replace_noise
+from procrustean.nets.foreign import ForeignBackbone, last_linear, put_in_place, replace_noise
 
 #: Names of networks that were handed over in Python begin with it.
 IN_PYTHON = "python:"
@@ -168,7 +168,12 @@ def own_backbone(name: str, *, channels: int, classes: int, size: tuple[int, int
     """
     size, shown = size or SIZE, name.partition("@")[0]
     net = own_model(name, channels=channels, classes=classes, size=size)
-    path, last = _last_linear(net, classes, shown)
+    path, last = last_linear(net, shown)
+    if last.out_features != classes:
+        raise ConfigError(
+            f"the last linear layer of {shown}, {path!r}, makes {last.out_features} scores for {classes} classes; "
+            "build it from the argument `classes`"
+        )
     images = torch.linspace(-1, 1, 2 * channels * size[0] * size[1]).view(2, channels, *size)
     with torch.no_grad(), kept_modes(net):
         net.eval()
@@ -176,7 +181,7 @@ def own_backbone(name: str, *, channels: int, classes: int, size: tuple[int, int
             scores = net(images)
         except NOT_TAKEN as error:
             raise cannot_take(shown, size, error) from error
-        _replace(net, path, nn.Identity())
+        put_in_place(net, path, nn.Identity())
         features = net(images)
     if not _same(scores, features, last):
         raise ConfigError(
@@ -207,21 +212,3 @@ def _groups(net: nn.Module, images: Tensor) -> Mapping[str, str]:
         return suggest(net, images).groups
     except LayerError:
         return {}
-
-
-def _replace(net: nn.Module, path: str, layer: nn.Module) -> None:
-    above, _, name = path.rpartition(".")
-    setattr(net.get_submodule(above), name, layer)
-
-
-def _last_linear(net: nn.Module, classes: int, shown: str) -> tuple[str, nn.Linear]:
-    linear = [(path, module) for path, module in net.named_modules() if isinstance(module, nn.Linear) and path]
-    if not linear:
-        raise ConfigError(f"{shown} has no linear layer, which the methods work on; end it with nn.Linear")
-    path, last = linear[-1]
-    if last.out_features != classes:
-        raise ConfigError(
-            f"the last linear layer of {shown}, {path!r}, makes {last.out_features} scores for {classes} classes; "
-            "build it from the argument `classes`"
-        )
-    return path, last
