@@ -25,14 +25,13 @@ def every_class_as_often(labels: Any, count: int, stream: Stream) -> Any:
 @pytest.mark.parametrize(
     ("returned", "message"),
     [
-        (lambda count: np.arange(count - 3), "returned 13 indices, 16 are needed; return exactly `count` of them"),
-        (lambda count: np.arange(count) + 2, "returned the index 17, but there are 16 images; .* from 0 to 15"),
-        (lambda count: np.arange(count) - 1, "returned the index -1, but there are 16 images"),
-        (lambda count: np.arange(count) * 1.0, r"returned an array of type float64 and shape \(16,\); 16 indices are"),
-        (lambda count: np.ones(count, bool), "returned an array of type bool"),
-        (lambda count: np.zeros((count, 1), int), r"returned an array of type int64 and shape \(16, 1\)"),
-        (lambda count: None, "returned NoneType; 16 indices are needed"),
-        (lambda count: [[0], [1, 2]], "returned list; 16 indices are needed"),
+        (lambda count: np.arange(count - 3), "returned 13 indices from 0 to 12; 16 indices are needed"),
+        (lambda count: np.arange(count) + 2, "returned 16 indices from 0 to 17; .* whole numbers from 0 to 15"),
+        (lambda count: np.arange(count) - 1, "returned 16 indices from -1 to 14;"),
+        (lambda count: np.arange(count) * 1.0, r"returned float64 \(16,\); 16 indices are"),
+        (lambda count: np.ones(count, bool), "returned bool"),
+        (lambda count: np.zeros((count, 1), int), r"returned int64 \(16, 1\)"),
+        (lambda count: None, r"returned object \(\); 16 indices are needed"),
     ],
 )
 def test_other_returns_are_refused(returned: Callable[[int], Any], message: str) -> None:
@@ -51,6 +50,6 @@ def test_the_order_is_kept_whatever_holds_the_indices(make: Callable[[list[int]]
 def test_a_plan_is_not_made_of_too_many(stream: str) -> None:
     augmentation = Augmentation((8, 8), (8, 8), (8, 8))
     planner = EpochPlanner(LABELS, 4, augmentation, **{stream: every_class_as_often})  # type: ignore[arg-type]
-    message = r"the sampler every_class_as_often \(test_sampled.py, line \d+\) returned 40 indices, 16 are needed"
+    message = r"the sampler every_class_as_often \(test_sampled.py, line \d+\) returned 40 indices from 0 to 15; 16"
     with pytest.raises(ConfigError, match=message):
         planner.draw(seed=0, stage=0, epoch=0)

@@ -234,7 +234,10 @@ def test_faults_are_named(name: str, fault: str, call: Call) -> None:
     [
         ("weighted", "class weights of shape (20,) received for 10 classes"),
         ("beheaded", "the head Linear (linear.py) gives (2, 11) for two images of 10 classes"),
-        ("sampling", "the sampler many (faulty.py, line {line}) returned 1050 indices, 525 are needed"),
+        (
+            "sampling",
+            "the sampler many (faulty.py, line {line}) returned 1050 indices from 0 to 524; 525 indices are needed",
+        ),
     ],
 )
 def test_what_cannot_be_trained_is_refused(name: str, message: str, call: Call) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -39,26 +39,13 @@ class Sampler(Protocol):
 
 def sampled(sampler: Sampler, labels: npt.NDArray[np.int64], count: int, stream: Stream) -> npt.NDArray[np.int64]:
     """`count` indices of images with these labels, in the sampler's order; ConfigError if it returns anything else."""
-    returned: object = sampler(labels, count, stream)
-    found = f"the sampler {code_name(sampler)} returned"
-    try:
-        indices: npt.NDArray[Any] = np.asarray(returned)
-    except (TypeError, ValueError):  # a tensor of a GPU; lists of different lengths
-        indices = np.empty(())
-    if indices.ndim != 1 or not np.issubdtype(indices.dtype, np.integer):
-        kind = type(returned).__name__
-        if isinstance(returned, np.ndarray):
-            kind = f"an array of type {returned.dtype} and shape {returned.shape}"
-        raise ConfigError(f"{found} {kind}; {count} indices are needed, whole numbers in an array of one dimension")
-    if len(indices) != count:
+    indices = np.asarray(sampler(labels, count, stream))
+    whole = indices.ndim == 1 and np.issubdtype(indices.dtype, np.integer)
+    low, high = (int(indices.min(initial=0)), int(indices.max(initial=0))) if whole else (0, 0)
+    if not whole or len(indices) != count or low < 0 or high >= len(labels):
+        kind = f"{len(indices)} indices from {low} to {high}" if whole else f"{indices.dtype} {indices.shape}"
         raise ConfigError(
-            f"{found} {len(indices)} indices, {count} are needed; return exactly `count` of them, in the order in "
-            "which the images are to be shown"
-        )
-    low, high = int(indices.min(initial=0)), int(indices.max(initial=0))
-    if low < 0 or high >= len(labels):
-        raise ConfigError(
-            f"{found} the index {low if low < 0 else high}, but there are {len(labels)} images; indices are from 0 to "
+            f"the sampler {code_name(sampler)} returned {kind}; {count} indices are needed, whole numbers from 0 to "
             f"{len(labels) - 1}"
         )
     return indices.astype(np.int64, copy=False)
