@@ -42,12 +42,15 @@ class TestLists:
         assert "25,557,032" in out
         shown = call("list", "nets", "resnet50").out
         assert "group2: backbone.layer1" in shown
+        assert shown.splitlines()[-1] == "--tune: all, head"
         answer = call("list", "nets", "resnet51")
         assert answer.code == 2
         assert "or 'resnet50'" in answer.err
 
     def test_a_network_of_timm(self, call: Call, timm: ModuleType) -> None:
         assert "group2: backbone.net.stages.0" in call("list", "nets", "timm:convnext_atto").out
+        shown = call("list", "nets", "timm:vit_tiny_patch16_224").out
+        assert shown.splitlines()[-1] == "--tune: all, head, lora, scale_shift, bitfit"
 
 
 class TestChoice:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
+from typing import get_args
 
 import tyro
 
@@ -87,6 +88,8 @@ class Nets:
     def run(self) -> int:
         from procrustean.base.console import write_result
         from procrustean.base.table_formats import Cell, Column, Table
+        from procrustean.data.recipe import Adapter
+        from procrustean.nets.adapters import takes_adapters
         from procrustean.nets.build import layers_of
         from procrustean.nets.table import NETS
 
@@ -104,10 +107,12 @@ class Nets:
         if self.name is None:
             more = (
                 "Of other libraries: timm:NAME, torchvision:NAME, hf:ORGANISATION/MODEL. procrustean list nets NAME "
-                "shows the layers of one."
+                "shows the layers of one, and what of it can learn (--tune)."
             )
         else:
-            more = "\n".join(f"{group}: backbone.{path}" for group, path in layers_of(self.name).groups.items())
+            tunes = ["all", "head", *(get_args(Adapter) if takes_adapters(net) else ())]
+            groups = [f"{group}: backbone.{path}" for group, path in net.groups.items()]
+            more = "\n".join([*groups, f"--tune: {', '.join(tunes)}"])
         write_result(table, more)
         return 0
 

@@ -20,6 +20,11 @@ _CHANNELS_LAST = (nn.Linear, nn.LayerNorm)
 _CHANNELS_SECOND = (nn.modules.conv._ConvNd, nn.modules.batchnorm._BatchNorm, nn.GroupNorm)
 
 
+def takes_adapters(layers: nn.Module) -> bool:
+    """Whether a network has attention layers, by what these are called in all libraries."""
+    return any(re.search("Attention|Attn", type(module).__name__) for module in layers.modules())
+
+
 def adapter_of(layers: nn.Module, kind: Adapter, name: str, say: Callable[[str], None]) -> tuple[str, ...]:
     """The paths of an adapter's parameters in a network; ConfigError for one that takes none.
 
@@ -29,7 +34,7 @@ def adapter_of(layers: nn.Module, kind: Adapter, name: str, say: Callable[[str],
         name: of the network, for messages.
         say: told how many parameters learn.
     """
-    if not any(re.search("Attention|Attn", type(module).__name__) for module in layers.modules()):
+    if not takes_adapters(layers):
         raise ConfigError(
             f"tune {kind!r} received, but {name} has no attention layers, which adapters are for; use --tune head or "
             "all, or name a vision transformer, for example --net timm:vit_small_patch16_224"
@@ -71,14 +76,14 @@ def _never_called(net: nn.Module) -> set[nn.Module]:
         part
         for module in net.modules()
         for name, part in module.named_children()
-        if f"self.{name}.weight" in _text_of_forward(type(module))
+        if f"self.{name}.weight" in _text(type(module).forward)
     }
 
 
 @cache
-def _text_of_forward(kind: type[nn.Module]) -> str:
+def _text(function: Callable[..., Any]) -> str:
     try:
-        return inspect.getsource(kind.forward)
+        return inspect.getsource(function)
     except (OSError, TypeError):  # of code that is in no file
         return ""
 
