@@ -183,8 +183,6 @@ class RunSpec:
             )
         if self.imbalance != "natural" and self.rho is None:
             raise ConfigError(f"imbalance {self.imbalance!r} needs its ratio: give rho, for example --rho 100")
-        if self.tune == "head" and self.pretrained is None and self.method not in (ADVISED, AUTO):
-            raise ConfigError("tune 'head' received without weights to make features with; give --pretrained")
         if self.recipe not in CHOICES:
             from procrustean.data.recipes import check_recipe
 

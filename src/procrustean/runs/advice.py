@@ -221,9 +221,9 @@ def _with_training(
         return config, []
     seconds = chosen.seconds * (filled.epochs or 1) / chosen.epochs
     where = "a GPU" if machine.device == "cuda" else f"a CPU with {machine.threads} thread{'s' * (machine.threads > 1)}"
-    epochs = f"{filled.epochs} epoch{'s' * (filled.epochs != 1)}"
+    long = f"{filled.epochs} epoch{'s' * (filled.epochs != 1)}"
     text = (
-        f"{filled.net} on images of {width} x {height}, {epochs} in batches of {filled.batch_size}: what "
+        f"{filled.net} on images of {width} x {height}, {long} in batches of {filled.batch_size}: what "
         f"{where} trains on {images} images in about {duration_text(seconds)}, {CAUTION}"
     )
     if config.epochs is None and seconds > machine.budget:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from procrustean.base.files import expanded
 from procrustean.data.duplicates import Groups, fingerprints, near_duplicates, too_dark
-from procrustean.data.imageset import ImageSet
+from procrustean.data.imageset import NO_TEST, ImageSet
 from procrustean.data.sources import is_named
 from procrustean.engine.prepared import Prepared
 
@@ -31,7 +31,9 @@ def leaks(prepared: Prepared) -> list[str]:
     data = prepared.data
     if is_named(prepared.config.source) or not expanded(prepared.config.source).exists():
         return []
-    sets = {"training": data.train, "validation": data.held_out, "test": data.test}
+    # What is shown in place of test images is no test.
+    tested = None if prepared.splits.note.startswith(NO_TEST) else data.test
+    sets = {"training": data.train, "validation": data.held_out, "test": tested}
     present = {name: images for name, images in sets.items() if images is not None}
     if sum(map(len, present.values())) > MOST_IMAGES:
         return []
@@ -82,8 +84,8 @@ def shared(one: Groups, other: Groups) -> int:
 
 
 def _one_set(similar: dict[str, Groups]) -> list[str]:
-    test, validation = similar["test"], similar.get("validation")
-    if validation is None or not (both := shared(test, validation)):
+    test, validation = similar.get("test"), similar.get("validation")
+    if test is None or validation is None or not (both := shared(test, validation)):
         return []
     same = "the two are one set, and what is chosen on it is not tested by it"
     some = "what is chosen on these is not tested by them"
@@ -94,8 +96,7 @@ def _one_set(similar: dict[str, Groups]) -> list[str]:
 
 
 def _copies_of_training(same: dict[str, Groups]) -> list[str]:
-    both = shared(same["test"], same["training"])
-    if not both:
+    if "test" not in same or not (both := shared(same["test"], same["training"])):
         return []
     return [
         f"{both} of {len(same['test'])} test images are training images too, pixel for pixel; the results are too good "
