@@ -48,7 +48,7 @@ def test_a_gpu_gets_larger_networks() -> None:
 def test_pretrained_weights_are_taken_where_the_time_allows() -> None:
     found = choose_settings(500, 300, 3, CPU, "resnet18")
     assert found.pretrained
-    assert found.lr == 0.01
+    assert found.lr == 0.001
     assert not choose_settings(500_000, 300, 3, CPU, "resnet18").pretrained
 
 

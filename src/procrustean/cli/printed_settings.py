@@ -22,11 +22,13 @@ from procrustean.nets.build import layers_of
 from procrustean.nets.classifier import Backbone
 from procrustean.records.run_spec import ADVISED, AUTO, RunSpec
 from procrustean.runs.advice import planned, trained_on
+from procrustean.runs.image_loading import Sources
 from procrustean.runs.preparing import effective_options, recipe_of
 from procrustean.runs.training_sizes import training_counts
+from procrustean.runs.ways import Way, agenda, open_ways
 
 
-def settings_text(config: RunSpec, tuned: Collection[str] = ()) -> str:
+def settings_text(config: RunSpec, tuned: Collection[str] = (), minutes: float | None = None) -> str:
     """All settings, filled in for images that are there, and the method and recipe they resolve to.
 
     Of settings with the user's own code they are all: a dry run imports none, and nothing else would tell the rest.
@@ -34,6 +36,7 @@ def settings_text(config: RunSpec, tuned: Collection[str] = ()) -> str:
     Args:
         config: the settings.
         tuned: options of the method that differ between runs with these settings.
+        minutes: what the run may take.
     """
     if config.code:
         files = " and ".join(map(plain_name, config.code.values()))
@@ -45,7 +48,10 @@ def settings_text(config: RunSpec, tuned: Collection[str] = ()) -> str:
     recipe_of(named(config))  # what is wrong with the settings is said before images are loaded
     images = None
     if is_named(config.source) or expanded(config.source).exists():
-        plan = planned(config)
+        sources = Sources()
+        if ways := open_ways(config, sources):
+            return config_as_yaml(config) + ways_comments(config, ways, sources, minutes)
+        plan = planned(config, load=sources)
         config, images = plan.config, plan.splits
     elif config.method == ADVISED:
         config = named(config)
@@ -59,6 +65,14 @@ def settings_text(config: RunSpec, tuned: Collection[str] = ()) -> str:
     # The largest class first, as methods see them.
     counts = training_counts(config) if images is None else sorted(trained_on(config, images), reverse=True)
     return config_as_yaml(config) + method_comments(config, recipe, tuned, counts) + title + comments
+
+
+def ways_comments(config: RunSpec, ways: tuple[Way, ...], sources: Sources, minutes: float | None) -> str:
+    """What is tried where the settings leave the way to train open, how long that takes, and the recipes."""
+    on = agenda(config, ways, sources, minutes)
+    recipes = [(way, recipe_of(way.config)) for way in on.ways]
+    told = "".join(f"# {way.name}: recipe {recipe.name}, {recipe.text()}\n" for way, recipe in recipes)
+    return f"# {on.text()}\n{told}"
 
 
 def method_comments(

@@ -129,9 +129,12 @@ def headline_lines(record: RunRecord) -> list[str]:
         told.append("few test images: --folds 5 tests every image once, by a network that was not trained on it")
     if (trained := measures.training_accuracy) is not None and trained < UNDER_TRAINED:
         epochs, side = record.recipe.epochs, max(record.data.image_shape[:2])
+        more = f"longer (--epochs {3 * epochs}), on larger images (--image-size, now {side})"
+        if record.config.tune == "head":
+            more = "more than a head (--tune all, with --pretrained published and the same --net)"
         told.append(
             f"under-trained: the network gets {100 * trained:.1f} % of its own training images right (balanced). Train "
-            f"longer (--epochs {3 * epochs}), on larger images (--image-size, now {side}) or with a larger --net"
+            f"{more} or with a larger --net"
         )
     return told
 

@@ -29,7 +29,7 @@ class Train(ConfigCommand):
     """Training images per class set aside to choose and calibrate on, or below 1 their share; 0 trains on all. By
     default 0 of known data sets, but 15 % with auto and of your own images, unless there is a validation split."""
     minutes: float | None = None
-    """What --method auto may take; default 30."""
+    """What training may take, trials of several ways to train photographs included, or --method auto; default 30."""
     folds: int | None = None
     """Test every image of your own once, by a network that was not trained on it, then train on all of them: 5."""
     config: Path | None = None
@@ -55,7 +55,7 @@ class Train(ConfigCommand):
         if self.dry_run:
             from procrustean.cli.printed_settings import settings_text
 
-            write_result(settings_text(config))
+            write_result(settings_text(config, minutes=self.minutes))
             return 0
         refuse_unnamed([config])
         from procrustean.cli.results import show, show_folds, show_own

@@ -49,9 +49,8 @@ def _described() -> Iterator[tuple[Recipe, str]]:
     )  # fmt: skip
     yield adapters, "this library's for adapters in a pretrained vision transformer"
     # EfficientNet's statistics follow a batch by a hundredth, too slow for the few hundred steps of a fine tuning.
-    tuning = images.named(
-        FINE_TUNING, net="efficientnet_lite0", epochs=15, batch_size=32, lr=0.01, warmup_epochs=1, weight_decay=1e-4,
-        norm_momentum=0.1,
+    tuning = photographs.named(
+        FINE_TUNING, net="efficientnet_lite0", epochs=12, lr=1e-3, backbone_rate=0.3, norm_momentum=0.1
     )  # fmt: skip
     yield tuning, "this library's for images of your own and pretrained weights"
 

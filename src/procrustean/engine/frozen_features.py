@@ -56,35 +56,43 @@ class FeatureStores:
 
     def training(self, images: ImageSet, name: str = "train") -> FeatureStore:
         """The store of a set that is trained on; the network's features are centred by the first."""
-        store = self._made(images, augmentation_of(self._recipe, images), name, COPIES)
+        store = self._made(images, name, COPIES)
         if name == "train":
             cast(Centred, self._net.features).measure(store.features[:, 0])
         return store
 
     def evaluation(self, images: ImageSet, name: str = "test") -> FeatureStore:
         """The store of a set that is looked at as it is."""
-        return self._made(images, as_they_are(self._recipe, images), name, 0)
+        return self._made(images, name, 0)
 
-    def _made(self, images: ImageSet, spec: Augmentation, name: str, copies: int) -> FeatureStore:
-        device = next(self._net.parameters()).device
-        mean, std = self._recipe.normalisation
-        source = LabelledImages(images, device=device, mean=mean, std=std, augmentation=spec)
-        content = json.dumps([self._weights, repr(spec), mean, std, copies])
-        path = self._folder / f"{hashlib.sha256(content.encode()).hexdigest()[:24]}.safetensors"
+    def _made(self, images: ImageSet, name: str, copies: int) -> FeatureStore:
         digests = [_digest(images, row) for row in range(len(images))]
+        views = [self._view(images, digests, name, copy) for copy in (None, *range(copies))]
+        self.where[name] = f"features of {len(views)} view{'s' * (len(views) > 1)} of each image, in {self._folder}"
+        device, labels = next(self._net.parameters()).device, torch.from_numpy(images.labels)
+        return FeatureStore(torch.stack(views, 1).to(device), labels.to(device))
+
+    def _view(self, images: ImageSet, digests: Sequence[str], name: str, copy: int | None) -> Tensor:
+        """Features [N, width] of the images as they are, or of an augmented copy; each view has a file of its own."""
+        spec = as_they_are(self._recipe, images) if copy is None else augmentation_of(self._recipe, images)
+        mean, std = self._recipe.normalisation
+        content = json.dumps([self._weights, repr(spec), mean, std, copy])
+        path = self._folder / f"{hashlib.sha256(content.encode()).hexdigest()[:24]}.safetensors"
         kept = _read(path)
         missing = [row for row, digest in enumerate(digests) if digest not in kept]
         if missing:
-            self._say(f"computing features of {len(missing)} images ({name}), kept in {path}")
-            found = self._computed(source, images, missing, [digests[row] for row in missing], copies)
+            what = "" if copy is None else ", augmented"
+            self._say(f"computing features of {len(missing)} images ({name}{what}), kept in {path}")
+            device = next(self._net.parameters()).device
+            source = LabelledImages(images, device=device, mean=mean, std=std, augmentation=spec)
+            found = self._computed(source, images, missing, [digests[row] for row in missing], copy)
             kept |= {digests[row]: features for row, features in zip(missing, found, strict=True)}
             _write(path, kept)
-        self.where[name] = f"features of {1 + copies} cop{'y' if not copies else 'ies'} of each image, in {path}"
-        return FeatureStore(torch.stack([kept[digest] for digest in digests]).to(device), source.labels)
+        return torch.stack([kept[digest] for digest in digests])
 
     @torch.no_grad()
     def _computed(
-        self, source: LabelledImages, images: ImageSet, rows: Sequence[int], digests: Sequence[str], copies: int
+        self, source: LabelledImages, images: ImageSet, rows: Sequence[int], digests: Sequence[str], copy: int | None
     ) -> Tensor:
         backbone, spec, device = folded(self._net.backbone), source.augmentation, source.device
         found = []
@@ -93,12 +101,13 @@ class FeatureStores:
             block = np.empty((len(some), *images.images.shape[1:]), np.uint8)
             read_images(images.images, some, block)
             pixels = torch.from_numpy(block).to(device)
-            shown = [source.augment.middle(pixels, padding=0)]
-            bordered, places = with_border(pixels, spec.needs_padding), torch.arange(len(some), device=device)
-            for copy in range(copies):
+            if copy is None:
+                shown = source.augment.middle(pixels, padding=0)
+            else:
                 numbers = _numbers(spec, digests[start : start + AT_A_TIME], copy)
-                shown.append(source.augment(bordered, places, {k: v.to(device) for k, v in numbers.items()}))
-            found.append(torch.stack([backbone(source.normalised(x)).float().cpu() for x in shown], 1))
+                bordered, places = with_border(pixels, spec.needs_padding), torch.arange(len(some), device=device)
+                shown = source.augment(bordered, places, {k: v.to(device) for k, v in numbers.items()})
+            found.append(backbone(source.normalised(shown)).float().cpu())
         return torch.cat(found)
 
 

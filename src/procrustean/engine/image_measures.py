@@ -100,12 +100,8 @@ def _calibration(prepared: Prepared, found: CalibrationRecord | None) -> Calibra
     return uncalibrated(counts, corrected=shifts_scores(objective), scale=scale_of_scores(objective))
 
 
-def training_accuracy(prepared: Prepared, net: Classifier, stores: ImageStores | FeatureStores) -> float | None:
-    """Balanced accuracy on training images as they are, of many on some of each class; none of a head alone, for which
-    features would have to be computed again.
-    """
-    if isinstance(stores, FeatureStores):
-        return None
+def training_accuracy(prepared: Prepared, net: Classifier, stores: ImageStores | FeatureStores) -> float:
+    """Balanced accuracy on training images as they are, of many on some of each class."""
     train = prepared.data.train
     each = max(1, MOST_TRAINED // len(train.classes))
     positions = positions_by_class(train.labels, len(train.classes))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +45,20 @@ def solved(features: Tensor, labels: Tensor, log_prior: Tensor, strength: float)
     return weight.detach(), bias.detach()
 
 
-def chosen_strength(features: Tensor, labels: Tensor, groups: npt.NDArray[np.int64]) -> float:
+@dataclass(frozen=True)
+class Chosen:
+    """The penalty of a head, and how likely it makes each image that it was not solved on."""
+
+    strength: float
+    losses: Tensor  # [n]
+    weights: Tensor  # [n], the same for every class in all; 0 of images that no head could be judged on
+
+    @property
+    def loss(self) -> float:
+        return float(self.losses @ self.weights)
+
+
+def chosen_strength(features: Tensor, labels: Tensor, groups: npt.NDArray[np.int64]) -> Chosen:
     """The strength with the best likelihood, every class counting the same, on images whose groups were left out.
 
     Args:
@@ -51,36 +66,41 @@ def chosen_strength(features: Tensor, labels: Tensor, groups: npt.NDArray[np.int
         labels: [n].
         groups: of images that belong together, [n].
     """
-    classes = int(labels.max()) + 1
     parts = _folds(labels.cpu().numpy(), groups)
-    best, losses = STRENGTHS[len(STRENGTHS) // 2], list[float]()
+    tried: list[Chosen] = []
     for strength in STRENGTHS if parts else ():
-        losses.append(float(np.mean([_left_out_loss(features, labels, classes, part, strength) for part in parts])))
-        if losses[-1] == min(losses):
-            best = strength
-        elif min(losses) < min(losses[-2:]):  # twice worse in a row: it has one minimum
-            break
-    return best
+        tried.append(_judged(features, labels, parts, strength))
+        if len(tried) > 2 and min(one.loss for one in tried[:-2]) < min(one.loss for one in tried[-2:]):
+            break  # twice worse in a row: it has one minimum
+    if not tried:
+        nothing = torch.zeros(len(labels), device=labels.device)
+        return Chosen(STRENGTHS[len(STRENGTHS) // 2], nothing, nothing)
+    return min(tried, key=lambda one: one.loss)
 
 
 def _folds(labels: npt.NDArray[np.int64], groups: npt.NDArray[np.int64]) -> Sequence[npt.NDArray[np.int64]]:
-    """Positions of the images that are left out in turn; none where a class is too small for two turns."""
-    of_a_class = [len(np.unique(groups[labels == label])) for label in np.unique(labels)]
-    folds = min(FOLDS, *of_a_class, len(labels)) if len(of_a_class) > 1 else 1
+    """Positions of the images that are left out in turn; none where all belong together."""
+    folds = min(FOLDS, len(np.unique(groups)), int(np.bincount(labels).max()))
     if folds < 2:
         return ()
     splitter = StratifiedGroupKFold(folds, shuffle=True, random_state=0)
-    return [left_out for _, left_out in splitter.split(labels, labels, groups)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # classes of fewer images than folds are not left out in each
+        return [left_out for _, left_out in splitter.split(labels, labels, groups)]
 
 
-def _left_out_loss(
-    features: Tensor, labels: Tensor, classes: int, left_out: npt.NDArray[np.int64], strength: float
-) -> float:
-    test = torch.zeros(len(labels), dtype=torch.bool, device=labels.device)
-    test[torch.from_numpy(left_out).to(labels.device)] = True
-    counts = torch.bincount(labels[~test], minlength=classes).float()
-    weight, bias = solved(features[~test], labels[~test], (counts / counts.sum()).clamp_min(1e-6).log(), strength)
-    scores = features[test, 0] @ weight.T + bias
-    per_class = 1 / torch.bincount(labels[test], minlength=classes).float()
-    weights = per_class[labels[test]]
-    return float((F.cross_entropy(scores, labels[test], reduction="none") * weights).sum() / weights.sum())
+def _judged(features: Tensor, labels: Tensor, parts: Sequence[npt.NDArray[np.int64]], strength: float) -> Chosen:
+    classes = int(labels.max()) + 1
+    losses, judged = torch.zeros(len(labels), device=labels.device), torch.zeros_like(labels, dtype=torch.bool)
+    for part in parts:
+        test = torch.zeros_like(judged)
+        test[torch.from_numpy(part).to(labels.device)] = True
+        counts = torch.bincount(labels[~test], minlength=classes).float()
+        log_prior = (counts / counts.sum()).clamp_min(1e-6).log()
+        weight, bias = solved(features[~test], labels[~test], log_prior, strength)
+        scores = features[test, 0] @ weight.T + bias
+        losses[test] = F.cross_entropy(scores, labels[test], reduction="none")
+        judged |= test & (counts > 0)[labels]  # of a class that was left out altogether nothing can be known
+    sizes = torch.bincount(labels[judged], minlength=classes).float()
+    weights = torch.where(judged, 1 / sizes[labels], 0.0) / int((sizes > 0).sum())
+    return Chosen(strength, losses, weights)

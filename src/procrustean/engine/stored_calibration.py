@@ -44,10 +44,15 @@ class TrialScores:
     labels: Labels
     classes: tuple[str, ...]  # of the columns and labels
 
+    def ordered(self, classes: Sequence[str]) -> TrialScores:
+        """The same with the classes in another order."""
+        order = [self.classes.index(name) for name in classes]
+        return TrialScores(self.scores[:, order], np.argsort(order)[self.labels], tuple(classes))
+
     def keep(self, directory: RunFolder, classes: Sequence[str]) -> None:
         """Put them into the folder of a run, with its classes in its order."""
-        order = [self.classes.index(name) for name in classes]
-        _save_scores(directory, self.scores[:, order], np.argsort(order)[self.labels], TRIAL_SCORES)
+        own = self.ordered(classes)
+        _save_scores(directory, own.scores, own.labels, TRIAL_SCORES)
 
 
 def keep_calibration(

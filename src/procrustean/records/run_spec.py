@@ -184,8 +184,7 @@ class RunSpec:
             )
         if self.imbalance != "natural" and self.rho is None:
             raise ConfigError(f"imbalance {self.imbalance!r} needs its ratio: give rho, for example --rho 100")
-        filled_in = self.tune == "head" and self.method in (ADVISED, AUTO)
-        if self.tune != "all" and self.pretrained is None and not filled_in:
+        if self.tune not in ("all", "head") and self.pretrained is None:
             raise ConfigError(
                 f"tune {self.tune!r} received without weights that stay as they are; give --pretrained published, or a "
                 "file"

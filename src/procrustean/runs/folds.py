@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -17,21 +18,26 @@ from procrustean.base.files import OF_A_RUN, remove_half_written, write_atomical
 from procrustean.base.json_files import typed_json
 from procrustean.base.lease import Claim
 from procrustean.base.progress import Reporter
+from procrustean.base.stop_signals import stop_on_signal
 from procrustean.data.folds import ALL
 from procrustean.data.sources import is_files, is_named, place_of
 from procrustean.engine.image_measures import PREDICTIONS
+from procrustean.engine.stored_calibration import TrialScores, scores_of
+from procrustean.engine.training import Interrupted
 from procrustean.records.checkpoints import is_leftover
-from procrustean.records.finding_runs import FINAL, FOLDS
+from procrustean.records.finding_runs import FINAL, FOLDS, RESULT_FILE
 from procrustean.records.identity import changed_settings
+from procrustean.records.run_folder import TRIALS
 from procrustean.records.run_record import RunRecord
 from procrustean.records.run_spec import AUTO, RunSpec
 from procrustean.records.several_runs import Folded, Pooled, read_folds
-from procrustean.runs.advice import planned
+from procrustean.runs.advice import Plan
 from procrustean.runs.existing_runs import load_run
 from procrustean.runs.image_loading import Sources
 from procrustean.runs.loggers import Tool
-from procrustean.runs.many_runs import fit_many
-from procrustean.runs.one_run import FinishedRun
+from procrustean.runs.many_runs import Outcome, fit_many
+from procrustean.runs.one_run import STOPPED_AMONG_MANY, FinishedRun, Stopped
+from procrustean.runs.trials import plan_of
 
 
 def fit_folds(config: RunSpec, folds: int, reporter: Reporter, log: Tool | None = None) -> FinishedRun:
@@ -48,31 +54,63 @@ def fit_folds(config: RunSpec, folds: int, reporter: Reporter, log: Tool | None 
     """
     _refuse_what_has_none(config, folds)
     folder = config.run_dir or Path("runs") / f"{config.slug}-{folds}-folds"
-    kept = read_folds(folder)
+    kept, sources = read_folds(folder), Sources(reporter)
     if kept is not None and (kept.folds != folds or changed_settings(kept.asked, config, kept.source_path)):
         raise RunError(f"{folder} holds folds with other settings; choose another --run-dir")
     if kept is None:
-        plan = planned(replace(config, fold=ALL), load=Sources(reporter))
+        # Chosen once, on all images that are trained on in the end.
+        asked = replace(config, fold=ALL, hold_out=config.hold_out or 0)
+        with stop_on_signal(reporter.say) as stop:
+            try:
+                plan = plan_of(asked, folder, sources, reporter, stop=stop)
+            except Interrupted:
+                raise Stopped(STOPPED_AMONG_MANY, stop.exit_code) from None
         for line in plan.why:
             reporter.say_once(line)
         kept = Folded(folds=folds, asked=config, config=plan.config, source_path=place_of(config.source))
         _begin(folder, kept)
     chosen = replace(kept.config, source=config.source)
     parts = {f"fold-{number}": f"{number}/{folds}" for number in range(1, folds + 1)}
-    runs = [replace(chosen, fold=part, run_dir=folder / name) for name, part in {**parts, FINAL: ALL}.items()]
+    runs = [replace(chosen, fold=part, run_dir=folder / name) for name, part in parts.items()]
+    final = replace(chosen, fold=ALL, run_dir=folder / FINAL)
     claim = Claim(folder)
     try:
-        outcomes = fit_many(runs, width=1, costs=range(len(runs), 0, -1), reporter=reporter, log=log)
-        for outcome in outcomes:
-            if outcome.error is not None:
-                raise outcome.error
-        records = [outcome.record for outcome in outcomes if outcome.record is not None]
-        pooled = pool(records[:-1], [outcome.path for outcome in outcomes[:-1]], records[-1])
-        _write(folder, msgspec.structs.replace(kept, pooled=pooled))
+        each = partial(fit_many, sources=sources, width=1, reporter=reporter, log=log)
+        outcomes = each([Plan(run, sources(run)) for run in runs], costs=range(len(runs), 0, -1))
+        records = [_record(outcome) for outcome in outcomes]
+        paths, images = [outcome.path for outcome in outcomes], sources(final)
+        calibrated = not final.hold_out and images.val is None and not (folder / FINAL / RESULT_FILE).exists()
+        scores = together(paths, config.source) if calibrated else None
+        (last,) = each([Plan(final, images, scores=scores)])
+        record = _record(last)
+        _write(folder, msgspec.structs.replace(kept, pooled=pool(records, paths, record)))
     finally:
         claim.release()
-    _, net = load_run(outcomes[-1].path, source=config.source)
-    return FinishedRun(outcomes[-1].path, records[-1], net)
+    _, net = load_run(last.path, source=config.source)
+    return FinishedRun(last.path, record, net)
+
+
+def _record(outcome: Outcome) -> RunRecord:
+    if outcome.error is not None:
+        raise outcome.error
+    assert outcome.record is not None
+    return outcome.record
+
+
+def together(folders: Sequence[Path], source: str) -> TrialScores:
+    """Scores of all images by networks that have not seen them, which the network that has seen all is calibrated by.
+
+    Args:
+        folders: of the runs of the folds.
+        source: where the images are.
+    """
+    parts: list[TrialScores] = []
+    for folder in folders:
+        prepared, net = load_run(folder, source=source)
+        tested = prepared.data.test
+        parts.append(TrialScores(*scores_of(prepared, net, tested), tested.classes).ordered(sorted(tested.classes)))
+    scores, labels = (np.concatenate(some) for some in zip(*((one.scores, one.labels) for one in parts), strict=True))
+    return TrialScores(scores, labels, parts[0].classes)
 
 
 def _refuse_what_has_none(config: RunSpec, folds: int) -> None:
@@ -121,8 +159,12 @@ def _tested(folder: Path) -> list[dict[str, str]]:
         return [row for row in csv.DictReader(file) if row["split"] == "test"]
 
 
+def _may_be_there(entry: Path) -> bool:
+    return entry.name == TRIALS or is_leftover(entry)
+
+
 def _begin(folder: Path, folded: Folded) -> None:
-    if folder.exists() and (not folder.is_dir() or not all(map(is_leftover, folder.iterdir()))):
+    if folder.exists() and (not folder.is_dir() or not all(map(_may_be_there, folder.iterdir()))):
         raise RunError(f"{folder} exists and is not an empty folder; choose another --run-dir")
     try:
         folder.mkdir(parents=True, exist_ok=True)

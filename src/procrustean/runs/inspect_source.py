@@ -18,6 +18,7 @@ from procrustean.engine.prepared import Prepared
 from procrustean.records.run_spec import ADVISED, RunSpec
 from procrustean.runs.advice import HOLD_OUT, planned, settings_at, size_to_load, trained_on, with_hold_out
 from procrustean.runs.cost import BESIDE_STEPS, Machine, measured_speed, relative_to_erm, this_machine
+from procrustean.runs.image_loading import Sources
 from procrustean.runs.method_advice import MILD, advised
 from procrustean.runs.preparing import (
     imbalanced,
@@ -33,6 +34,7 @@ from procrustean.runs.survey_text import (
     time_text,
 )
 from procrustean.runs.training_advice import Settings
+from procrustean.runs.ways import agenda, open_ways
 
 #: With fewer test images of a class, folds are advised.
 FEW_TESTED = 20
@@ -78,13 +80,19 @@ def inspect_source(
         expected = expectation(found, config, this_machine(device))
     except (ConfigError, DataError) as error:
         return Inspection("\n".join([*lines, "", *describe_refusal(str(error))]), refused=True)
-    settings, machine = expected.settings, expected.machine
-    speed = measured_speed(settings.net, expected.channels, settings.size, settings.batch_size, machine.device)
     command = ["train", source, *["--on-bad-image", "skip"] * leave_out]
     command += [] if group is None else ["--group", group]
+    refused = bool(found.bad) and on_bad_image == "error"
+    sources = Sources(reporter)
+    if ways := open_ways(config, sources):
+        told = agenda(config, ways, sources, None).text()
+        lines += [*expected.notes, "", told, f"start with: {command_text(*command)}"]
+        return Inspection("\n".join(lines), refused)
+    settings, machine = expected.settings, expected.machine
+    speed = measured_speed(settings.net, expected.channels, settings.size, settings.batch_size, machine.device)
     advice = advised(expected.trained)
     lines += [*expected.notes, "", *describe_advice(command, advice, expected.trained, settings, machine, speed)]
-    return Inspection("\n".join(lines), refused=bool(found.bad) and on_bad_image == "error")
+    return Inspection("\n".join(lines), refused)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 from procrustean.base.files import expanded
 from procrustean.data.describe import printable
 from procrustean.data.duplicates import Groups, fingerprints, near_duplicates, too_dark
-from procrustean.data.imageset import ImageSet, Indices, Labels
+from procrustean.data.imageset import NO_TEST, ImageSet, Indices, Labels
 from procrustean.data.sources import is_named
 from procrustean.engine.prepared import Prepared
 
@@ -41,7 +41,9 @@ def leaks(prepared: Prepared) -> list[str]:
     data = prepared.data
     if is_named(prepared.config.source) or not expanded(prepared.config.source).exists():
         return []
-    sets = {"training": data.train, "validation": data.held_out, "test": data.test}
+    # What is shown in place of test images is no test.
+    tested = None if prepared.splits.note.startswith(NO_TEST) else data.test
+    sets = {"training": data.train, "validation": data.held_out, "test": tested}
     present = {name: images for name, images in sets.items() if images is not None}
     if sum(map(len, present.values())) > MOST_IMAGES:
         return []
@@ -110,8 +112,9 @@ def _on_two_sides(
         like: what is said of these images.
         names: of the images.
     """
-    found = []
-    test = rows["test"]
+    if "test" not in rows:
+        return []
+    found, test = [], rows["test"]
     for side, means in SIDES.items():
         there = rows.get(side, test[:0])
         both = test[np.isin(groups[test], groups[there]) & ~np.isin(known[test], known[there])]

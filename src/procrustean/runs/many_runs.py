@@ -28,7 +28,7 @@ from procrustean.records.names import differences
 from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_record import RunRecord, load_result
 from procrustean.records.run_spec import RunSpec
-from procrustean.runs.advice import Plan, planned
+from procrustean.runs.advice import Plan
 from procrustean.runs.cost import starting_cost
 from procrustean.runs.image_loading import Sources
 from procrustean.runs.lint import lint
@@ -43,6 +43,7 @@ from procrustean.runs.one_run import (
 )
 from procrustean.runs.preparing import prepare
 from procrustean.runs.torch_settings import undisturbed
+from procrustean.runs.trials import plan_of
 from procrustean.runs.worker import Task, Worker
 
 #: Runs at a time on a GPU. More hide each other's launch gaps until the multiprocessors are full; docs/performance.md.
@@ -212,7 +213,7 @@ class _Loop:
         for name in job.config.code.values():
             use_file(name)
         checked = isinstance(job.run, Plan)
-        plan = job.run if isinstance(job.run, Plan) else planned(job.run, splits=self.splits, load=self.load)
+        plan = job.run if isinstance(job.run, Plan) else self._planned(job)
 
         def prepared(began: Recipe | None) -> Prepared:
             splits = plan.splits or self.splits or self.load(plan.config)
@@ -222,6 +223,9 @@ class _Loop:
             return ready
 
         return begin_or_go_on(plan, job.path, prepared, job.reporter, stop=self.stop, log=self.log, show=self.show)
+
+    def _planned(self, job: _Job) -> Plan:
+        return plan_of(job.config, job.path, self.load, job.reporter, splits=self.splits, stop=self.stop)
 
     def _end(self, job: _Job, error: Exception | None = None) -> None:
         if error is None:

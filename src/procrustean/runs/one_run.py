@@ -104,7 +104,9 @@ def begin_or_go_on(
         new = prepared(None)
         # While the images were loaded, another process with the same runs may have begun this one, or finished it.
         if not (path / CONFIG_FILE).exists():
-            directory = RunFolder.create(path, plan.config, identity_of(new), plan.why)
+            directory = RunFolder.create(path, plan.config, identity_of(new), plan.why, plan.trials)
+            if plan.scores is not None:
+                plan.scores.keep(directory, new.data.train.classes)
             return OngoingRun(new, directory, reporter, stop=stop, log=log, show=show)
     directory, existing, identity = RunFolder.open(path)
     if changed_settings(existing, plan.config, directory.beginning().source_path):

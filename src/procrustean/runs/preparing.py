@@ -171,6 +171,8 @@ def effective_options(config: RunSpec) -> dict[str, Any]:
 
 
 def _resolved(recipe: Recipe, config: RunSpec, method: Method, began: Recipe | None = None) -> Recipe:
+    if config.tune == "head" and config.pretrained is None:
+        raise ConfigError("tune 'head' received without weights to make features with; give --pretrained")
     longer = {"epochs": round(recipe.epochs * method.longer)} if method.longer != 1 else {}
     changes = method.own if config.recipe == "own" else {**longer, **method.paper}
     if changes is None:

@@ -21,17 +21,18 @@ from procrustean.nets.own_net import Net, use_net
 from procrustean.records.finding_runs import COMPARISON, resume_command
 from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_spec import ADVISED, AUTO, RunSpec
-from procrustean.runs.advice import Plan, planned
+from procrustean.runs.advice import Plan
 from procrustean.runs.auto_method import fit_auto
 from procrustean.runs.existing_runs import check_identity, load_run, moved, prepare_again
 from procrustean.runs.folds import fit_folds
 from procrustean.runs.image_loading import Sources
 from procrustean.runs.lint import lint
 from procrustean.runs.loggers import Tool, imported
-from procrustean.runs.one_run import FinishedRun, OngoingRun, Stopped, run_directory_of
+from procrustean.runs.one_run import STOPPED_AMONG_MANY, FinishedRun, OngoingRun, Stopped, run_directory_of
 from procrustean.runs.preparing import prepare
 from procrustean.runs.torch_settings import undisturbed
-from procrustean.runs.ways import is_open, tried_out
+from procrustean.runs.trials import plan_of
+from procrustean.runs.ways import open_ways
 
 if TYPE_CHECKING:
     from procrustean.balance.metrics import Metrics
@@ -55,7 +56,8 @@ def fit(
     Args:
         source: a data set's name, a path, a `Splits` of your own arrays, or a complete `RunSpec`.
         reporter: where progress goes; silent by default.
-        minutes: what method="auto", which compares methods on held-out images, may take; default 30.
+        minutes: what it may take, trials of several ways to train included, or the comparison of methods by
+            method="auto"; default 30.
         folds: test every image once, by a network that was not trained on it, and then train on all; the run on all
             images is returned, and folds.json in the folder above it has what was measured.
         log: tool that is handed the numbers of every epoch; see docs/report.md.
@@ -86,15 +88,19 @@ def fit(
     if config.method == AUTO:
         return fit_auto(config, splits=splits, minutes=minutes, reporter=reporter, log=log)
     sources = Sources(reporter)
-    if splits is None and is_open(config, sources):
-        plan = tried_out(config, run_directory_of(config), sources, reporter, minutes)
-    elif minutes is not None:
+    if minutes is not None and (splits is not None or not open_ways(config, sources)):
         raise ConfigError(
-            f"minutes = {minutes:g} received, but only trials of ways to train, and of methods (--method auto), keep "
-            "to a time; give fewer --epochs for a shorter training"
+            f"minutes = {minutes:g} received, but only trainings on photographs whose recipe is left open, and "
+            "--method auto, keep to a time; give fewer --epochs for a shorter training"
         )
-    else:
-        plan = planned(config, splits=splits, load=sources)
+    with stop_on_signal(reporter.say) as stop:
+        folder = run_directory_of(config)
+        try:
+            plan = plan_of(config, folder, sources, reporter, splits=splits, minutes=minutes, stop=stop)
+        except Interrupted:
+            raise Stopped(STOPPED_AMONG_MANY, stop.exit_code) from None
+        if stop():
+            raise Stopped(STOPPED_AMONG_MANY, stop.exit_code)
     for line in plan.why:
         reporter.say_once(line)
     return fit_planned(plan, reporter, log)

@@ -20,7 +20,7 @@ _GPU_SMALL = (("resnet32", None),)
 SHOWN = {"cpu": 120_000, "cuda": 4_000_000}
 FEWEST_EPOCHS, MOST_EPOCHS = 30, 200
 #: A network that starts from pretrained weights needs far fewer, at a lower rate.
-PRETRAINED_EPOCHS, PRETRAINED_RATE = 15, 0.01
+PRETRAINED_EPOCHS, PRETRAINED_RATE = 12, 1e-3
 PRETRAINED_SIDE = {"cpu": 64, "cuda": 224}
 EVALUATIONS = 20
 #: Steps of an epoch below which a batch is too large for so few images, and the batch below which none is made smaller.

@@ -1,227 +1,266 @@
-"""How photographs of the user's are trained where that is left open: tried on held-out images, then on all of them.
+"""Which ways to train photographs of a user's own settings leave open, and what each takes on this machine.
 
-A head on the features of a network with ImageNet weights comes first; a small network from scratch takes its place
-where held-out images say so by more than one standard error. Frozen features win on photographs of things, training
-from scratch on small, uniform pictures, and nothing but trying tells which these are.
+A head on the features of a network with ImageNet weights is the quickest, a small network from scratch the best on
+small, uniform pictures, and all of the pretrained network the best on others; nothing but trying tells which these are.
 """
 
 from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from dataclasses import dataclass, replace
-from pathlib import Path
 from statistics import median
+from typing import Literal
 
-import numpy as np
+import torch
 
 from procrustean.base.console import duration_text
 from procrustean.base.errors import ConfigError
-from procrustean.base.progress import Reporter
+from procrustean.data.image_lists import FileListing
 from procrustean.data.sources import is_files
-from procrustean.engine.frozen_features import FeatureStores
-from procrustean.engine.linear_head import chosen_strength, solved
-from procrustean.engine.probabilities import Labels, Scores, calibrate, log_softmax
-from procrustean.engine.stored_calibration import TrialScores, held_out_scores
-from procrustean.records.identity import Trial
-from procrustean.records.run_folder import TRIALS, RunFolder
-from procrustean.records.run_spec import ADVISED, RunSpec
-from procrustean.runs.advice import Plan
-from procrustean.runs.cost import TimeBox, measured_speed
+from procrustean.engine.device import place, sane_threads
+from procrustean.engine.frozen_features import AT_A_TIME, COPIES, folded
+from procrustean.methods.make import METHODS
+from procrustean.nets.build import build_backbone
+from procrustean.nets.pretrained import PUBLISHED
+from procrustean.nets.published import PACKAGED, published
+from procrustean.records.run_spec import ADVISED, AUTO, RunSpec
+from procrustean.runs.cost import BESIDE_STEPS, CAUTION, measured_speed, this_machine
 from procrustean.runs.image_loading import Sources
-from procrustean.runs.many_runs import fit_many
-from procrustean.runs.preparing import imbalanced, prepare
 
-#: Pretrained network, the side of its images, and the same from scratch.
-PRETRAINED, PRETRAINED_SIDE = "efficientnet_lite0", 224
+Kind = Literal["features", "scratch", "end-to-end"]
+
+#: Pretrained network, and the side of its images: for features, and where all of it learns.
+PRETRAINED, FEATURES_SIDE, TUNING_SIDE = "efficientnet_lite0", 224, 128
+#: The network from scratch.
 SCRATCH, SCRATCH_SIDE = "convnet", 64
-#: Both ways correct for the class sizes by this, the correction with the steadiest gain on photographs.
-METHOD = "balanced_softmax"
-#: Share of each class that is held out to compare the ways; the way that is taken is trained on all images.
+#: All ways correct for the class sizes by this, the correction with the steadiest gain on photographs; by deferred
+#: weights where the settings ask for these and name no method.
+METHOD, METHOD_WITH_DRW = "balanced_softmax", "erm"
+#: Share of each class that is held out to compare the ways.
 HELD_OUT = 1 / 3
 #: Smaller pictures hold nothing that a network for photographs could use.
-SMALLEST_SIDE = 32
+SMALLEST_SIDE = 33
 #: A training from scratch is at least so long.
-FEWEST_EPOCHS, FEWEST_STEPS, BATCH = 30, 600, 32
+SCRATCH_EPOCHS, SCRATCH_STEPS, BATCH = 30, 600, 32
 #: The same of a head on features.
 HEAD_EPOCHS, HEAD_STEPS, HEAD_BATCH = 60, 600, 64
+#: Epochs where all of the pretrained network learns, and from how many images on fewer do.
+TUNING_EPOCHS, FEWER_EPOCHS, MANY_IMAGES = 12, 8, 1000
+#: Sides to which images for features are made smaller where time is short.
+SIDES = (FEATURES_SIDE, 160, 128, 96)
+#: How many times as fast a network makes features as it trains.
+FORWARD = 3.0
+#: Minutes that trials and training may take where nothing is said.
+MINUTES = 30.0
 
 
 @dataclass(frozen=True)
-class Tried:
-    """A way after its trial."""
+class Way:
+    """A way to train: the settings of a training on all images."""
 
-    name: str
-    config: RunSpec  # of the training on all images
-    scores: Scores  # of held-out images, [n, C], columns in the order of `classes`
-    labels: Labels
-    classes: tuple[str, ...]
-    seconds: float
+    kind: Kind
+    config: RunSpec
 
-    def losses(self) -> tuple[Scores, Scores]:
-        """Negative log-likelihood of each held-out image, with the best temperature, and its weight: classes count
-        alike."""
-        counts = np.bincount(self.labels, minlength=len(self.classes))
-        found = calibrate(self.scores, self.labels, [1] * len(self.classes), corrected=True)
-        losses = -log_softmax(found.scale * self.scores)[np.arange(len(self.labels)), self.labels]
-        return losses, (1 / counts[self.labels]) / np.count_nonzero(counts)
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
+        forms = {"features": "head on {}", "scratch": "{} from scratch", "end-to-end": "all of {}"}
+        return forms[self.kind].format(self.config.net)
 
-    def balanced_accuracy(self) -> float:
-        right = self.scores.argmax(axis=1) == self.labels
-        return float(right @ self.losses()[1])
+    @property
+    def text(self) -> str:
+        """Its settings, in a few words."""
+        config = self.config
+        return f"{self.name}, {config.image_size} pixels, {config.epochs} epochs by {config.method}"
 
 
-def is_open(config: RunSpec, sources: Sources) -> bool:
-    """Whether the user has left open how photographs in files are trained, and there are weights to start from."""
-    given = (config.net, config.pretrained, config.image_size, config.epochs, config.lr, config.batch_size)
-    if (
-        config.method != ADVISED
-        or config.recipe != "auto"
-        or config.options
-        or any(value is not None for value in given)
-    ):
-        return False
-    if not is_files(config.source) or config.imbalance != "natural":
-        return False
-    headers = sources.listing(config).headers.values()
-    if not headers or median(min(h.width, h.height) for h in headers) < SMALLEST_SIDE:
-        return False
-    from procrustean.nets.published import published
+@dataclass(frozen=True)
+class Costs:
+    """Seconds that the trial of a way and its training on all images take."""
 
+    trial: float
+    final: float
+
+
+def open_ways(config: RunSpec, sources: Sources) -> tuple[Way, ...]:
+    """The ways that settings leave open, in the order in which they are tried; none where they say how to train, or
+    where the images are no photographs in files.
+
+    What is given holds in each way: `--epochs 5` are five of each.
+    """
+    if config.method == AUTO or config.recipe != "auto" or config.imbalance != "natural" or config.code:
+        return ()
+    if not is_files(config.source) or (config.method == ADVISED and config.options):
+        return ()
+    listing = sources.listing(config)
+    if not listing.headers or median(min(h.width, h.height) for h in listing.headers.values()) < SMALLEST_SIDE:
+        return ()
+    kinds: list[Kind] = []
+    if config.net in (None, *PACKAGED) and config.pretrained in (None, PUBLISHED) and _has_weights(config.net):
+        kinds += ["features"] * (config.tune == "head" or not _needs_images(config.method))
+        kinds += ["end-to-end"] * (config.tune == "all")
+    if config.net in (None, SCRATCH) and config.pretrained is None and config.tune == "all":
+        kinds.insert(len(kinds) - ("end-to-end" in kinds), "scratch")
+    return tuple(Way(kind, _settings(config, kind, _trained(listing))) for kind in kinds)
+
+
+def _has_weights(net: str | None) -> bool:
     try:
-        return published(PRETRAINED).found() is not None
+        return published(net or PRETRAINED).found() is not None
     except ConfigError:  # the package of the weights is not installed
         return False
 
 
-def tried_out(config: RunSpec, folder: Path, sources: Sources, reporter: Reporter, minutes: float | None) -> Plan:
-    """The plan of the better way, with its scores of held-out images.
+def _needs_images(method: str) -> bool:
+    """Whether a method cannot train a head on features."""
+    return method in METHODS and bool(METHODS[method].on_images)
 
-    Args:
-        config: settings that leave the way open.
-        folder: of the run; trials are kept in it.
-        sources: loads the images.
-        reporter: where progress goes.
-        minutes: what trials and training may take together; None for as long as they need.
-    """
-    box = TimeBox(minutes)
-    reporter.say_once(
-        f"trying how to train on {HELD_OUT:.0%} of the images, held out by class; name a --net to decide it yourself"
-    )
-    features = _features(config, sources, reporter)
-    tried, left_out = [features], ""
-    scratch = _scratch(config, sources)
-    needed = _seconds(scratch, sources)
-    if box.leaves(needed):
-        tried.append(_from_scratch(scratch, folder, sources, reporter))
+
+def _trained(listing: FileListing) -> int:
+    """About how many images would be trained on."""
+    files = Counter(file.split for file in listing.files if file.name in listing.headers)
+    return max(1, files["train"] if files["test"] else round(0.8 * files["train"]))
+
+
+def _settings(config: RunSpec, kind: Kind, images: int) -> RunSpec:
+    method = config.method
+    if method == ADVISED:
+        method = METHOD_WITH_DRW if config.drw else METHOD
+    config = replace(config, method=method)
+    if kind == "features":
+        epochs, batch = _epochs(images, HEAD_BATCH, HEAD_EPOCHS, HEAD_STEPS), HEAD_BATCH
+        config = replace(config, net=config.net or PRETRAINED, pretrained=PUBLISHED, tune="head")
+        side = FEATURES_SIDE
+    elif kind == "scratch":
+        epochs, batch, side = _epochs(images, BATCH, SCRATCH_EPOCHS, SCRATCH_STEPS), BATCH, SCRATCH_SIDE
+        config = replace(config, net=SCRATCH, recipe="photographs")
     else:
-        left_out = f"; {SCRATCH} from scratch was not tried, which takes {duration_text(needed)}"
-    best, text = better(tried)
-    trials = [
-        Trial(
-            name=one.name,
-            balanced_accuracy=one.balanced_accuracy(),
-            log_loss=float(np.dot(*one.losses())),
-            held_out=len(one.labels),
-            seconds=round(one.seconds, 1),
-        )
-        for one in tried
-    ]
-    told = "; ".join(
-        f"{trial.name}: balanced accuracy {100 * trial.balanced_accuracy:.1f} %, log loss {trial.log_loss:.3f}"
-        for trial in trials
+        epochs, batch, side = TUNING_EPOCHS if images < MANY_IMAGES else FEWER_EPOCHS, BATCH, TUNING_SIDE
+        config = replace(config, net=config.net or PRETRAINED, pretrained=PUBLISHED)
+    epochs = config.epochs or epochs
+    return replace(
+        config,
+        epochs=epochs,
+        batch_size=config.batch_size or batch,
+        image_size=config.image_size or side,
+        evaluate_every=config.evaluate_every or max(1, epochs // 4),
     )
-    why = (
-        f"tried on {len(best.labels)} held-out images: {told}{left_out}",
-        f"{best.name}: {text}; now it is trained on all training images",
-    )
-    kept = TrialScores(best.scores, best.labels, best.classes)
-    held_out = config.hold_out or 0
-    plan_config = replace(best.config, hold_out=held_out, run_dir=folder)
-    return Plan(plan_config, sources(plan_config), why, trials=tuple(trials), scores=None if held_out else kept)
-
-
-def better(tried: list[Tried]) -> tuple[Tried, str]:
-    """The way to take: a later one only where it is better than the first by more than one standard error."""
-    first, reason = tried[0], "there is nothing to compare it with"
-    best = first
-    for other in tried[1:]:
-        gain, error = _gain(first, other)
-        if gain > error:
-            best, reason = other, f"its log loss is lower by {gain:.2f} ± {error:.2f}"
-        else:
-            reason = f"its log loss is {'higher' if gain > 0 else 'lower'} by {abs(gain):.2f} ± {error:.2f}"
-    return best, reason
-
-
-def _gain(first: Tried, other: Tried) -> tuple[float, float]:
-    """By how much the log loss of the other way is lower, and the standard error of that."""
-    (before, weights), (after, other_weights) = first.losses(), other.losses()
-    if np.array_equal(first.labels, other.labels) and first.classes == other.classes:
-        differences = before - after
-        gain = float(differences @ weights)
-        return gain, math.sqrt(float((weights**2) @ (differences - gain) ** 2))
-    spread = [float((w**2) @ (losses - losses @ w) ** 2) for losses, w in ((before, weights), (after, other_weights))]
-    return float(before @ weights - after @ other_weights), math.sqrt(sum(spread))
-
-
-def _features(config: RunSpec, sources: Sources, reporter: Reporter) -> Tried:
-    began = time.monotonic()
-    way = replace(
-        config, method=METHOD, net=PRETRAINED, pretrained="published", tune="head", image_size=PRETRAINED_SIDE,
-        hold_out=HELD_OUT, batch_size=HEAD_BATCH, epochs=1,
-    )  # fmt: skip
-    prepared = prepare(way, splits=sources(way), say=reporter.say)
-    net = prepared.build_net().to(prepared.placement.device)
-    stores, data = prepared.training_stores(net, reporter.say), prepared.data
-    assert isinstance(stores, FeatureStores)
-    train = stores.training(data.train)
-    assert data.held_out is not None
-    held_out = stores.evaluation(data.held_out, "train, held out")
-    shown = net.features(train.features.flatten(0, 1)).view(train.features.shape)
-    groups = np.unique(data.train.groups, return_inverse=True)[1] if data.train.groups else np.arange(len(data.train))
-    strength = chosen_strength(shown, train.labels, groups)
-    counts = np.asarray(data.counts, np.float64)
-    log_prior = shown.new_tensor(np.log(counts / counts.sum()))
-    weight, bias = solved(shown, train.labels, log_prior, strength)
-    scores = (net.features(held_out.features[:, 0]) @ weight.T + bias).double().cpu().numpy()
-    images = len(prepared.splits.train)
-    final = replace(
-        way,
-        epochs=_epochs(images, HEAD_BATCH, HEAD_EPOCHS, HEAD_STEPS),
-        weight_decay=float(f"{1 / (strength * images):.3g}"),  # of a mean over as many images, |W|^2 / (2 C n)
-        evaluate_every=HEAD_EPOCHS // 4,
-    )
-    labels, seconds = held_out.labels.cpu().numpy(), time.monotonic() - began
-    return Tried(f"head on {PRETRAINED}", final, scores, labels, data.train.classes, seconds)
-
-
-def _scratch(config: RunSpec, sources: Sources) -> RunSpec:
-    way = replace(config, method=METHOD, net=SCRATCH, image_size=SCRATCH_SIDE, recipe="photographs")
-    images = len(sources(way).train)
-    epochs = _epochs(images, BATCH, FEWEST_EPOCHS, FEWEST_STEPS)
-    return replace(way, epochs=epochs, batch_size=BATCH, evaluate_every=max(1, epochs // 10))
 
 
 def _epochs(images: int, batch: int, fewest: int, steps: int) -> int:
     return max(fewest, math.ceil(steps * batch / images))
 
 
-def _seconds(scratch: RunSpec, sources: Sources) -> float:
-    """What trial and training from scratch take together."""
-    splits = sources(scratch)
-    speed = measured_speed(SCRATCH, splits.train.images.shape[3], SCRATCH_SIDE, BATCH, scratch.device)
-    return (2 - HELD_OUT) * len(splits.train) * (scratch.epochs or 1) / speed
+def costs_of(way: Way, sources: Sources, *, timed: bool) -> Costs:
+    """What a way takes.
+
+    Args:
+        way: with its settings.
+        sources: lists the images.
+        timed: by steps that are timed now, instead of reckoned: how busy the machine is decides nothing then.
+    """
+    config = way.config
+    assert config.net is not None
+    assert config.image_size is not None
+    assert config.batch_size is not None
+    listing = sources.listing(config)
+    images, side = _trained(listing), config.image_size
+    if way.kind == "features":
+        # Those of the images as they are, of copies, and once more of copies that may be mirrored.
+        each = (_feature_seconds if timed else _reckoned_feature_seconds)(config.net, side, config.device)
+        views = 1 + COPIES * (2 if config.augment is None else 1)
+        return Costs(views * images * each * (1 - HELD_OUT), (views * HELD_OUT * images + len(listing.files)) * each)
+    if timed:
+        speed = measured_speed(config.net, 3, side, config.batch_size, config.device)
+    else:
+        speed = this_machine(config.device).images_per_second(config.net, 3, side)
+    seconds = BESIDE_STEPS * images * (config.epochs or 1) / speed
+    return Costs((1 - HELD_OUT) * seconds, seconds)
 
 
-def _from_scratch(scratch: RunSpec, folder: Path, sources: Sources, reporter: Reporter) -> Tried:
-    began, path = time.monotonic(), folder / TRIALS / "scratch"
-    trial = replace(scratch, hold_out=HELD_OUT, run_dir=path)
-    plan = Plan(trial, sources(trial), made=imbalanced(trial, sources(trial)))
-    (outcome,) = fit_many([plan], sources=sources, width=1, reporter=reporter, show="held_out")
-    if outcome.error is not None:
-        raise outcome.error
-    assert outcome.record is not None
-    scores, labels = held_out_scores(RunFolder(path))
-    name = f"{SCRATCH} from scratch"
-    return Tried(name, scratch, scores, labels, tuple(outcome.record.data.classes), time.monotonic() - began)
+def _reckoned_feature_seconds(net: str, side: int, device: str) -> float:
+    return 1 / (FORWARD * this_machine(device).images_per_second(net, 3, side))
+
+
+@torch.no_grad()
+def _feature_seconds(net: str, side: int, device: str) -> float:
+    """What the features of an image take."""
+    where = place(device, "auto").device
+    backbone = folded(build_backbone(net, channels=3, size=(side, side))).to(where)
+    images = torch.zeros(AT_A_TIME, 3, side, side, device=where)
+    with sane_threads(net):
+        for _ in range(2):  # the first one warms up
+            began = time.monotonic()
+            backbone(images).cpu()
+    return (time.monotonic() - began) / AT_A_TIME
+
+
+@dataclass(frozen=True)
+class Agenda:
+    """What is tried within a time, and what for want of time is not."""
+
+    ways: tuple[Way, ...]
+    left_out: tuple[Way, ...]
+    seconds: float  # of trials and training, at most
+    minutes: float
+    timed: bool  # whether steps were timed for this
+
+    def text(self) -> str:
+        """What will happen, in a sentence or two."""
+        about = f"about {duration_text(self.seconds)}{'' if self.timed else f', {CAUTION}'}"
+        if len(self.ways) == 1:
+            text = f"to be trained: {self.ways[0].text}, {about}"
+        else:
+            tried = "; ".join(way.text for way in self.ways)
+            text = (
+                f"to be tried on {HELD_OUT:.0%} of the images, held out by class, and the best trained on all, at most "
+                f"{about}: {tried}"
+            )
+        for way in self.left_out:
+            text += f"; not {way.name}, for which {self.minutes:g} min are too short"
+        if self.seconds > 1.3 * 60 * self.minutes:
+            text += f"; nothing that fits into {self.minutes:g} min is left, so this takes longer"
+        return text
+
+
+def agenda(config: RunSpec, ways: tuple[Way, ...], sources: Sources, minutes: float | None) -> Agenda:
+    """What of the ways fits into a time: each is tried if its trial, and the training of the longest, still do.
+
+    Args:
+        config: the settings as they were asked for.
+        ways: that they leave open.
+        sources: lists the images.
+        minutes: for trials and training; None for as long as is usual.
+    """
+    if minutes is not None and not 0 < minutes < math.inf:
+        raise ConfigError(f"minutes = {minutes:g} received; training takes a time above 0")
+    asked, minutes = minutes is not None, MINUTES if minutes is None else minutes
+    first, costs = _first(ways[0], sources, 60 * minutes, timed=asked)
+    kept, left_out, trials, longest = [first], list[Way](), costs.trial, costs.final
+    for way in ways[1:]:
+        cost = costs_of(way, sources, timed=asked)
+        if trials + cost.trial + max(longest, cost.final) <= 60 * minutes:
+            kept.append(way)
+            trials, longest = trials + cost.trial, max(longest, cost.final)
+        else:
+            left_out.append(way)
+    if len(kept) == 1 and asked and config.epochs is None and first.kind != "features" and longest > 60 * minutes:
+        epochs = max(1, int((first.config.epochs or 1) * 60 * minutes / longest))
+        longest *= epochs / (first.config.epochs or 1)
+        kept = [Way(first.kind, replace(first.config, epochs=epochs, evaluate_every=max(1, epochs // 4)))]
+    # The features of the trial are those of the training, too.
+    seconds = longest + (trials if len(kept) > 1 or first.kind == "features" else 0)
+    return Agenda(tuple(kept), tuple(left_out), seconds, minutes, asked)
+
+
+def _first(way: Way, sources: Sources, seconds: float, *, timed: bool) -> tuple[Way, Costs]:
+    """The first way, for features with images made so much smaller that it fits, if any do."""
+    cost = costs_of(way, sources, timed=timed)
+    for side in SIDES[1:] if way.kind == "features" and way.config.image_size == FEATURES_SIDE else ():
+        if cost.trial + cost.final <= seconds:
+            break
+        way = replace(way, config=replace(way.config, image_size=side))
+        cost = costs_of(way, sources, timed=timed)
+    return way, cost
