@@ -15,7 +15,7 @@ from procrustean.records.finding_runs import RESULT_FILE
 if TYPE_CHECKING:
     from procrustean.base.table_formats import Table
     from procrustean.records.class_curves import Curves
-    from procrustean.report.diagnose_run import Diagnosis
+    from procrustean.report.diagnosis import Diagnosis
     from procrustean.report.findings import Finding
 
 
@@ -86,7 +86,7 @@ class Diagnose:
 
     def _diagnose(self, run: Path, output: Path, say: Callable[[str], None]) -> Diagnosis:
         from procrustean.base.console import write_result
-        from procrustean.report.diagnose_run import diagnose_run
+        from procrustean.report.diagnosis import diagnose_run
 
         diagnosis = diagnose_run(run, say=say)
         files = _written(diagnosis, run, output, self.all_classes)

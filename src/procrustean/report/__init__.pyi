@@ -1,7 +1,7 @@
 from .comparison_table import comparison as comparison
 from .comparison_table import to_markdown as to_markdown
-from .diagnose_run import Diagnosis as Diagnosis
-from .diagnose_run import diagnose_run as diagnose_run
+from .diagnosis import Diagnosis as Diagnosis
+from .diagnosis import diagnose_run as diagnose_run
 from .figures.draw import draw_figure as draw_figure
 from .figures.draw import options_of as options_of
 from .figures.table import FIGURES as FIGURES

@@ -51,7 +51,7 @@ def draw_figure(
     if other := set(options) - options_of(name, table):
         flags = ", ".join(f"--{option.replace('_', '-')}" for option in sorted(other))
         raise ConfigError(f"{flags} received; the figure {name!r} does not take it")
-    kept = with_what_it_shows(results, lambda result: what_it_lacks(result, entry.needs), say)
+    kept = _with_what_it_shows(results, entry.needs, say)
     target = Path(output) / (stem or "-".join(filter(None, (name, options.get("over")))))
     if not entry.each_run:
         shown = panels_of(kept) if "probes" in entry.needs else kept
@@ -104,21 +104,12 @@ def _parameters(function: Callable[..., Figure]) -> set[str]:
     return {parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY}
 
 
-def with_what_it_shows(
-    results: list[Result], lack: Callable[[Result], str], say: Callable[[str], None]
-) -> list[Result]:
-    """The runs that have what a figure shows; all of them where none has it, and drawing them says what to do.
-
-    Args:
-        results: finished runs.
-        lack: what keeps a run out of the figure, and what to do about it; empty where nothing does.
-        table: where the figure stands.
-        say: told which runs are left out, and why.
-    """
+def _with_what_it_shows(results: list[Result], needs: Sequence[Need], say: Callable[[str], None]) -> list[Result]:
+    """The runs that have what a figure shows; all of them where none has it, and drawing them says what to do."""
     having: list[Result] = []
     lacking: dict[str, list[Result]] = {}
     for result in results:
-        what = lack(result)
+        what = what_it_lacks(result, needs)
         (lacking.setdefault(what, []) if what else having).append(result)
     if not having:
         return results
