@@ -188,12 +188,10 @@ def _compare(
             continue
         reporter.say(f"{len(left)} candidates for {epochs} epochs each; the better half goes on")
         found = trials.of(left, epochs)
-        tried.update({each.name: each for each in found})
+        _note(tried, found)
         ranked = sorted((each for each in found if each.is_finished), key=lambda each: (-each.last, -each.tail))
         left = [each.method for each in ranked[: max(FINALISTS, math.ceil(len(left) / 2))]]
-    # Where the time did not suffice for the whole, what the short training said stays.
-    last = {each.name: each for each in trials.of(left, None)}
-    tried |= {name: each for name, each in last.items() if each.is_finished or each.failed or name not in tried}
+    _note(tried, trials.of(left, None))
     reporter.close()  # bars of runs that were cut short
     finished = _finished([*tried.values()], folder, minutes)
     data = load_result(finished[0].path).record.data
@@ -201,6 +199,11 @@ def _compare(
     _tell([tried[method.name] for method in methods], choice, data, folder, reporter)
     _, net = load_run(choice.best.path, splits=plan.splits)
     return FinishedRun(choice.best.path, load_result(choice.best.path).record, net), choice.best.method
+
+
+def _note(tried: dict[str, TriedMethod], found: Sequence[TriedMethod]) -> None:
+    """Take down what was found; where the time did not suffice, what a shorter training said stays."""
+    tried.update({each.name: each for each in found if each.is_finished or each.failed or each.name not in tried})
 
 
 class _Trials:
