@@ -20,7 +20,7 @@ from procrustean.records import RunSpec, group_results, load_result
 from procrustean.records.groups import Group
 from procrustean.records.names import data_text
 from procrustean.records.run_record import Result
-from procrustean.records.several_runs import Comparison
+from procrustean.records.several_runs import Compared, Comparison
 from procrustean.report import comparison, to_markdown
 from procrustean.report.class_tables import by_class, by_class_size, per_class
 
@@ -387,7 +387,9 @@ def test_what_held_out_images_have_chosen_is_not_ranked_by_test_results(saved: C
 
     assert marked() == [True] * 3
     asked = RunSpec("digits", method="auto")
-    (runs[0].parent / "auto.json").write_bytes(typed_json(Comparison(asked=asked, config=asked, chosen="A")))
+    compared = [Compared(name=name, held_out_balanced_accuracy=0.5) for name in "AB"]
+    kept = Comparison(asked=asked, config=asked, chosen="A", compared=compared)
+    (runs[0].parent / "auto.json").write_bytes(typed_json(kept))
     assert marked() == [False] * 3
     groups = group_results(map(load_result, runs))
     assert "Bold" not in comparison(groups).note

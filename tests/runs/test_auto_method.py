@@ -14,10 +14,10 @@ from PIL import Image
 from procrustean import export, fit, load_model
 from procrustean.base import Claim, ConfigError, RunError, RunInUse
 from procrustean.base.errors import Diverged
-from procrustean.records import RunSpec
+from procrustean.records import RunSpec, group_results
 from procrustean.records.finding_runs import runs_in
-from procrustean.records.run_record import RunRecord
-from procrustean.records.several_runs import read_comparison
+from procrustean.records.run_record import Result, RunRecord
+from procrustean.records.several_runs import choices, read_comparison
 from procrustean.runs import auto_method as auto
 from procrustean.runs import cost, evaluate, fit_many
 from procrustean.runs.advice import planned
@@ -88,6 +88,29 @@ def test_the_worse_half_is_left_behind_after_a_short_training(
     assert "erm-drw 60.0 % (left behind after 10 epochs); erm 91.0 %" in card
     again = call(*arguments, "--minutes", "4", "--quiet")
     assert (again.code, again.out) == (0, answer.out)
+
+
+def test_what_a_short_training_said_stays_where_there_is_no_time_for_the_whole(
+    colours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    time_left = iter([True, True, False])  # for two more short trainings, and not for a second whole one
+    monkeypatch.setattr(auto.TimeBox, "leaves", lambda self, seconds: next(time_left))
+    fit(str(colours), **settings(tmp_path / "all", epochs=21), minutes=5)
+    record = read_comparison(tmp_path / "all")
+    assert record is not None
+    assert {row.name: row.epochs for row in record.compared if row.name != record.chosen} == dict.fromkeys(
+        {"erm-drw", "erm", "mfw-alpha-0.2"} - {record.chosen}, 10
+    )
+    assert record.verdict == f"{record.chosen} was chosen."
+
+
+def test_a_busy_machine_gets_fewer_epochs(colours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auto, "measured_speed", lambda *settings: 20.0)
+    arguments = {name: value for name, value in settings(tmp_path / "all").items() if name != "epochs"}
+    fit(str(colours), **arguments, minutes=0.5)
+    record = read_comparison(tmp_path / "all")
+    assert record is not None
+    assert record.config.epochs == 1
 
 
 def test_methods_are_not_compared_on_images_of_one_class_alone(colours: Path, tmp_path: Path) -> None:
@@ -164,6 +187,7 @@ def test_what_does_not_fit_into_the_time_is_named(
     card = (export(folder, output=tmp_path / "model").folder / "README.md").read_text()
     assert "erm-drw is kept as the only method that was trained to the end; nothing was compared." in card
     assert "was chosen" not in card
+    assert not any(choices(group_results([Result(run.record, run.path / "result.json")])).values())
 
 
 def test_trainings_that_are_shortened_for_the_time_say_so(colours: Path, call: Call) -> None:

@@ -46,9 +46,14 @@ class Comparison(Struct, frozen=True, kw_only=True):
     without_a_vote: list[str] = []  # classes that have no held-out image
 
     @property
+    def is_choice(self) -> bool:
+        """Whether the method was chosen, which it was not if no other was trained."""
+        return sum(method.held_out_balanced_accuracy is not None for method in self.compared) > 1
+
+    @property
     def verdict(self) -> str:
-        """Which method is kept, as a sentence; it was chosen only if another was trained, too."""
-        if sum(method.held_out_balanced_accuracy is not None for method in self.compared) > 1:
+        """Which method is kept, as a sentence."""
+        if self.is_choice:
             return f"{self.chosen} was chosen."
         return f"{self.chosen} is kept as the only method that was trained to the end; nothing was compared."
 
@@ -149,4 +154,4 @@ def _was_chosen(result: Result) -> bool:
     assert result.path is not None
     run = result.path.parent
     comparison = read_comparison(run.parent)
-    return comparison is not None and comparison.chosen == run.name
+    return comparison is not None and comparison.is_choice and comparison.chosen == run.name

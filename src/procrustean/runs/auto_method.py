@@ -30,7 +30,7 @@ from procrustean.records.run_spec import RunSpec
 from procrustean.records.several_runs import Compared, Comparison, read_comparison
 from procrustean.runs.advice import Plan, planned, settings_at, size_to_load, trained_on
 from procrustean.runs.choosing import Choice, choose, held_out_accuracies, voting_counts
-from procrustean.runs.cost import TimeBox, this_machine
+from procrustean.runs.cost import BESIDE_STEPS, TimeBox, measured_speed, this_machine
 from procrustean.runs.existing_runs import load_run
 from procrustean.runs.image_loading import Sources
 from procrustean.runs.lint import lint
@@ -121,7 +121,10 @@ def fit_auto(
     folder = run_directory_of(config)
     machine = this_machine(config.device, 60 * minutes / WHOLE_TRAININGS, config.precision)
     load = Sources(reporter)
-    plan = planned(_agreed(folder, config), splits=splits, machine=machine, load=load)
+    agreed = _agreed(folder, config)
+    plan = planned(agreed, splits=splits, machine=machine, load=load)
+    if agreed.epochs is None and agreed.recipe == "auto" and plan.splits is not None:
+        plan = _timed(plan, 60 * minutes / WHOLE_TRAININGS)
     full = full_length(config, plan, load)
     if full is not None and plan.why:  # nothing is left to plan, and to explain, for a comparison that goes on
         plan = replace(plan, why=(*plan.why, shortened_text(plan.config, full, minutes)))
@@ -139,6 +142,22 @@ def fit_auto(
             "--method auto, without --minutes, and with another --run-dir"
         )
     return run
+
+
+def _timed(plan: Plan, seconds: float) -> Plan:
+    """Fewer epochs, where steps that are timed now take longer than was reckoned for a training of so many seconds."""
+    assert plan.splits is not None
+    config, shape = plan.config, plan.splits.train.images.shape[1:]
+    assert config.net is not None
+    assert config.batch_size is not None
+    assert config.epochs is not None
+    speed = measured_speed(config.net, shape[2], max(shape[:2]), config.batch_size, config.device)
+    fitting = int(seconds * speed / (BESIDE_STEPS * sum(trained_on(config, plan.splits))))
+    if fitting >= config.epochs:
+        return plan
+    epochs = max(1, fitting)
+    why = f"{epochs} epochs instead of {config.epochs}, since steps take longer now than was reckoned"
+    return replace(plan, config=replace(config, epochs=epochs), why=(*plan.why, why))
 
 
 def _comparable(plan: Plan) -> Prepared:
@@ -169,10 +188,10 @@ def _compare(
             continue
         reporter.say(f"{len(left)} candidates for {epochs} epochs each; the better half goes on")
         found = trials.of(left, epochs)
-        tried.update({each.name: each for each in found})
+        _note(tried, found)
         ranked = sorted((each for each in found if each.is_finished), key=lambda each: (-each.last, -each.tail))
         left = [each.method for each in ranked[: max(FINALISTS, math.ceil(len(left) / 2))]]
-    tried.update({each.name: each for each in trials.of(left, None)})
+    _note(tried, trials.of(left, None))
     reporter.close()  # bars of runs that were cut short
     finished = _finished([*tried.values()], folder, minutes)
     data = load_result(finished[0].path).record.data
@@ -180,6 +199,11 @@ def _compare(
     _tell([tried[method.name] for method in methods], choice, data, folder, reporter)
     _, net = load_run(choice.best.path, splits=plan.splits)
     return FinishedRun(choice.best.path, load_result(choice.best.path).record, net), choice.best.method
+
+
+def _note(tried: dict[str, TriedMethod], found: Sequence[TriedMethod]) -> None:
+    """Take down what was found; where the time did not suffice, what a shorter training said stays."""
+    tried.update({each.name: each for each in found if each.is_finished or each.failed or each.name not in tried})
 
 
 class _Trials:
