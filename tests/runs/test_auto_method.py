@@ -274,7 +274,7 @@ def test_a_known_data_set_can_be_compared_on_too(tmp_path: Path) -> None:
         ({"minutes": 0}, "minutes = 0 received"),
         ({"drw": True}, "tries methods with and without drw"),
         ({"options": {"alpha": 1.0}}, r"options \(alpha\) received without the method"),
-        ({"method": "erm", "minutes": 3}, "only trials .* keep to a time; give fewer --epochs"),
+        ({"method": "erm", "minutes": 3}, "only trainings .* keep to a time; give fewer --epochs"),
     ],
 )
 def test_wrong_settings(more: dict[str, Any], message: str, colours: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +13,9 @@ import pytest
 from PIL import Image
 
 from procrustean import fit
-from procrustean.base.errors import ConfigError
+from procrustean.base.errors import ConfigError, ImagesChanged
 from procrustean.base.progress import Reporter
+from procrustean.engine.stored_calibration import held_out_scores
 from procrustean.engine.training import Interrupted
 from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_record import load_result
@@ -152,13 +154,21 @@ def test_what_fits_into_the_minutes_is_tried(photos: Path, monkeypatch: pytest.M
     on = agenda(config, ways, sources, 3)
     assert [way.kind for way in on.ways] == ["features", "scratch"]
     assert on.seconds <= 180
-    assert "not all of efficientnet_lite0, for which 3 min are too short" in on.text()
+    assert "not all of efficientnet_lite0, for which 3 min or the memory are too small" in on.text()
     on = agenda(config, ways, sources, 0.5)
     assert [(way.kind, way.config.image_size) for way in on.ways] == [("features", 128)]
     assert on.seconds <= 30
     assert "nothing that fits" in agenda(config, ways, sources, 0.01).text()
     with pytest.raises(ConfigError, match="above 0"):
         agenda(config, ways, sources, -1)
+
+
+def test_images_become_smaller_where_the_memory_asks_for_it(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ways_of, "free_memory", lambda: 3 * 39 * 100 * 100 * 3)
+    config, sources = RunSpec(str(photos), method=ADVISED), Sources()
+    on = agenda(config, open_ways(config, sources), sources, None)
+    assert [(way.kind, way.config.image_size) for way in on.ways] == [("features", 96), ("scratch", 64)]
+    assert "the memory" in on.text()
 
 
 def test_a_single_training_becomes_shorter_unless_its_length_was_named(
@@ -222,6 +232,20 @@ def test_a_call_that_was_stopped_goes_on_with_its_trials(photos: Path, tmp_path:
     assert len(plan.trials) == 3
     again = plan_of(config, folder, Sources(), Reporter())
     assert (again.config, again.trials) == (plan.config, plan.trials)
+    assert plan.config.tune == "head"
+    assert plan.scores is not None
+    scores, labels = held_out_scores(RunFolder(first))
+    np.testing.assert_array_equal(plan.scores.scores, scores)
+    np.testing.assert_array_equal(plan.scores.labels, labels)
+
+
+def test_trials_on_other_images_are_no_reason(photos: Path, tmp_path: Path) -> None:
+    changing, folder = shutil.copytree(photos, tmp_path / "changing"), tmp_path / "run"
+    config = RunSpec(str(changing), method=ADVISED, **SMALL)
+    plan_of(config, folder, Sources(), Reporter())
+    next(changing.glob("red/*")).unlink()
+    with pytest.raises(ImagesChanged, match="trials on other images"):
+        plan_of(config, folder, Sources(), Reporter())
 
 
 def test_what_is_clearly_behind_half_way_is_stopped(photos: Path, tmp_path: Path) -> None:

@@ -68,6 +68,7 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
     source_path: str | None
     ways: list[Kept]
     told: list[str]  # what was said of the agenda
+    taken: Kind | None = None  # the best way, where several were tried
     chosen: RunSpec | None = None
     why: list[str] = []
 
@@ -223,7 +224,7 @@ class _Trials:
         ]
         chosen, shorter = self._in_time(best_way)
         chosen = replace(chosen, hold_out=self._config.hold_out or 0)
-        kept = msgspec.structs.replace(kept, chosen=chosen, why=[*why, *shorter])
+        kept = msgspec.structs.replace(kept, taken=best_way.way.kind, chosen=chosen, why=[*why, *shorter])
         self._write(kept)
         return kept
 
@@ -245,15 +246,16 @@ class _Trials:
         splits = self._sources(config)
         trials = tuple(each.trial for each in kept.ways if each.trial is not None)
         scores = None
-        for each in kept.ways:
-            if each.trial is not None and each.trial.name == Way(each.kind, config).name and not config.hold_out:
-                record = load_result(self._folder / each.kind).record
-                if record.data.source_hash != splits.hash:
-                    raise ImagesChanged(
-                        f"{self._folder} has trials on other images than {config.source} holds now; put those back, "
-                        "or choose another --run-dir"
-                    )
-                scores = TrialScores(*held_out_scores(RunFolder(self._folder / each.kind)), tuple(record.data.classes))
+        if kept.taken is not None:
+            trial = self._folder / kept.taken
+            data = load_result(trial).record.data
+            if data.source_hash != Plan(config, splits).source_hash:
+                raise ImagesChanged(
+                    f"{self._folder} has trials on other images than {config.source} holds now; put those back, or "
+                    "choose another --run-dir"
+                )
+            if not config.hold_out:
+                scores = TrialScores(*held_out_scores(RunFolder(trial)), tuple(data.classes))
         return Plan(config, splits, tuple(kept.why), trials=trials, scores=scores)
 
     def _with_head(self, ways: tuple[Way, ...]) -> tuple[Way, ...]:
