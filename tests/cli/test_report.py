@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from procrustean.cli.own_outcome import show_own
 
+from procrustean.cli.results import show_own
 from procrustean.records import load_result
 
 Call = Callable[..., Any]

@@ -114,7 +114,7 @@ def test_without_a_name_every_table_that_has_results_is_shown(mine: str, call: C
     assert "there is no folder" not in trained.err
     shown = call("paper", "reproduce", "--tables", mine, "--show")
     assert (shown.code, shown.out, shown.err) == (0, trained.out, "")
-    assert "name the table" in call("paper", "reproduce", "--tables", mine, "--show", "--rows", "ERM").err
+    assert "write its name before --rows" in call("paper", "reproduce", "--tables", mine, "--show", "--rows", "ERM").err
 
 
 def test_only_the_seeds_that_were_asked_for_are_shown(mine: str, call: Call) -> None:

@@ -18,12 +18,10 @@ from procrustean.base.files import OF_A_RUN, remove_half_written, write_atomical
 from procrustean.base.json_files import typed_json
 from procrustean.base.lease import Claim
 from procrustean.base.progress import Reporter
-from procrustean.base.stop_signals import stop_on_signal
 from procrustean.data.folds import ALL
 from procrustean.data.sources import is_files, is_named, place_of
 from procrustean.engine.image_measures import PREDICTIONS
 from procrustean.engine.stored_calibration import TrialScores, scores_of
-from procrustean.engine.training import Interrupted
 from procrustean.records.checkpoints import is_leftover
 from procrustean.records.finding_runs import FINAL, FOLDS, RESULT_FILE
 from procrustean.records.identity import changed_settings
@@ -36,8 +34,8 @@ from procrustean.runs.existing_runs import load_run
 from procrustean.runs.image_loading import Sources
 from procrustean.runs.loggers import Tool
 from procrustean.runs.many_runs import Outcome, fit_many
-from procrustean.runs.one_run import STOPPED_AMONG_MANY, FinishedRun, Stopped
-from procrustean.runs.trials import plan_of
+from procrustean.runs.one_run import FinishedRun
+from procrustean.runs.trials import plan_now
 
 
 def fit_folds(config: RunSpec, folds: int, reporter: Reporter, log: Tool | None = None) -> FinishedRun:
@@ -60,11 +58,7 @@ def fit_folds(config: RunSpec, folds: int, reporter: Reporter, log: Tool | None 
     if kept is None:
         # Chosen once, on all images that are trained on in the end.
         asked = replace(config, fold=ALL, hold_out=config.hold_out or 0)
-        with stop_on_signal(reporter.say) as stop:
-            try:
-                plan = plan_of(asked, folder, sources, reporter, stop=stop)
-            except Interrupted:
-                raise Stopped(STOPPED_AMONG_MANY, stop.exit_code) from None
+        plan = plan_now(asked, folder, sources, reporter)
         for line in plan.why:
             reporter.say_once(line)
         kept = Folded(folds=folds, asked=config, config=plan.config, source_path=place_of(config.source))

@@ -66,6 +66,11 @@ class Sources:
             self._listed = key, replace(list_source(*key), progress=self._reporter.reading)
         return self._listed[1]
 
+    def take(self, config: RunSpec, listing: FileListing) -> None:
+        """Take the files of a source from somebody who has listed them already."""
+        key = config.source, config.on_bad_image, config.group
+        self._listed = key, replace(listing, on_bad_image=config.on_bad_image)
+
     def _loaded(self, config: RunSpec) -> Splits:
         if is_files(config.source):
             splits = self.listing(config).load(config.image_size)

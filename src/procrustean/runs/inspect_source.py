@@ -84,6 +84,8 @@ def inspect_source(
     command += [] if group is None else ["--group", group]
     refused = bool(found.bad) and on_bad_image == "error"
     sources = Sources(reporter)
+    if found.listing is not None:
+        sources.take(config, found.listing)
     if ways := open_ways(config, sources):
         told = agenda(config, ways, sources, None).text()
         lines += [*expected.notes, "", told, f"start with: {command_text(*command)}"]

@@ -28,10 +28,10 @@ from procrustean.runs.folds import fit_folds
 from procrustean.runs.image_loading import Sources
 from procrustean.runs.lint import lint
 from procrustean.runs.loggers import Tool, imported
-from procrustean.runs.one_run import STOPPED_AMONG_MANY, FinishedRun, OngoingRun, Stopped, run_directory_of
+from procrustean.runs.one_run import FinishedRun, OngoingRun, Stopped, run_directory_of
 from procrustean.runs.preparing import prepare
 from procrustean.runs.torch_settings import undisturbed
-from procrustean.runs.trials import plan_of
+from procrustean.runs.trials import plan_now
 from procrustean.runs.ways import open_ways
 
 if TYPE_CHECKING:
@@ -93,14 +93,7 @@ def fit(
             f"minutes = {minutes:g} received, but only trainings on photographs whose recipe is left open, and "
             "--method auto, keep to a time; give fewer --epochs for a shorter training"
         )
-    with stop_on_signal(reporter.say) as stop:
-        folder = run_directory_of(config)
-        try:
-            plan = plan_of(config, folder, sources, reporter, splits=splits, minutes=minutes, stop=stop)
-        except Interrupted:
-            raise Stopped(STOPPED_AMONG_MANY, stop.exit_code) from None
-        if stop():
-            raise Stopped(STOPPED_AMONG_MANY, stop.exit_code)
+    plan = plan_now(config, run_directory_of(config), sources, reporter, splits=splits, minutes=minutes)
     for line in plan.why:
         reporter.say_once(line)
     return fit_planned(plan, reporter, log)

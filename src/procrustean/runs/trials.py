@@ -22,6 +22,7 @@ from procrustean.base.errors import ImagesChanged, RunError
 from procrustean.base.files import OF_A_RUN, write_atomically
 from procrustean.base.json_files import FORMAT, read_typed, typed_json
 from procrustean.base.progress import PassingOn, Reporter
+from procrustean.base.stop_signals import stop_on_signal
 from procrustean.data.imageset import Splits
 from procrustean.data.imbalance import Imbalanced
 from procrustean.data.recipe import Recipe
@@ -39,7 +40,7 @@ from procrustean.records.run_spec import RunSpec
 from procrustean.runs.advice import Plan, planned, with_hold_out
 from procrustean.runs.cost import TimeBox
 from procrustean.runs.image_loading import Sources
-from procrustean.runs.one_run import begin_or_go_on
+from procrustean.runs.one_run import STOPPED_AMONG_MANY, Stopped, begin_or_go_on
 from procrustean.runs.preparing import imbalanced, prepare
 from procrustean.runs.ways import HELD_OUT, Agenda, Kind, Way, agenda, open_ways
 
@@ -138,6 +139,28 @@ def plan_of(
     if not ways:
         return planned(config, splits=splits, load=sources)
     return _Trials(config, folder, sources, reporter, minutes, stop).plan(ways)
+
+
+def plan_now(
+    config: RunSpec,
+    folder: Path,
+    sources: Sources,
+    reporter: Reporter,
+    *,
+    splits: Splits | None = None,
+    minutes: float | None = None,
+) -> Plan:
+    """`plan_of` for a run alone: a signal ends the trials with `Stopped`, and what was tried is kept."""
+    if splits is not None or not open_ways(config, sources):
+        return planned(config, splits=splits, load=sources)
+    with stop_on_signal(reporter.say) as stop:
+        try:
+            plan = plan_of(config, folder, sources, reporter, minutes=minutes, stop=stop)
+        except Interrupted:
+            raise Stopped(STOPPED_AMONG_MANY, stop.exit_code) from None
+        if stop():
+            raise Stopped(STOPPED_AMONG_MANY, stop.exit_code)
+        return plan
 
 
 class _Trials:

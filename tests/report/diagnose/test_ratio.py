@@ -44,8 +44,8 @@ def test_the_papers_example() -> None:
 @pytest.mark.parametrize(
     ("predictions", "labels", "message"),
     [
-        (torch.tensor([0, 3]), torch.tensor([0, 1]), "label 3 received, but there are 3 classes"),
-        (torch.tensor([0, 1]), torch.tensor([-1, 1]), "label -1 received"),
+        (torch.tensor([0, 3]), torch.tensor([0, 1]), "labels from 0 to 3 received, but there are 3 classes"),
+        (torch.tensor([0, 1]), torch.tensor([-1, 1]), "labels from -1 to 1 received"),
         (torch.tensor([0]), torch.tensor([0, 1]), "1 predictions received for 2 labels"),
     ],
 )
