@@ -296,7 +296,7 @@ class _Trials:
                 judged.weights.double().cpu().numpy(),
             )
             how = f"log loss {'lower' if gain > 0 else 'higher'} by {abs(gain):.3f} ± {error:.3f}"
-            if gain > error:
+            if gain > 0:
                 judged, augment = mirrored, MIRRORED
             self._reporter.say_once(f"mirrored images{' not' * (augment == PLAIN)} taken: {how} with them, on features")
         images = len(self._sources(config).train)
@@ -392,7 +392,11 @@ class _Watch(PassingOn):
 
 
 def better(tried: list[Tried]) -> tuple[Tried, str]:
-    """The way to take: a later one only where it is better than the best before it by more than one standard error."""
+    """The way with the lowest log loss, of equal ones the first, and why.
+
+    A margin in favour of frozen features would be no caution: of the images that were held out, which the final
+    training has too, the other ways learn more than a head alone.
+    """
     best, reason = tried[0], "there is nothing to compare it with"
     for other in tried[1:]:
         gain, error = gain_of(best, other)
