@@ -59,6 +59,21 @@ def test_each_file_is_downloaded_into_the_folder_and_found_there_again(
     assert len(asked) == 2
 
 
+@pytest.mark.filterwarnings("ignore:.*; downloading it into")
+def test_a_damaged_file_is_named_and_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fetch(url: str, target: Path, *, md5: str, say: object) -> None:
+        target.write_bytes(CONTENTS[target.name])
+
+    monkeypatch.setattr(official_files, "fetch", fetch)
+    folder = tmp_path / "small"  # named itself
+    folder.mkdir()
+    (folder / "test.bin").write_bytes(b"precious")
+    with pytest.raises(DataError, match=r"test\.bin is not the official file"):
+        SMALL.load(Request(folder))
+    assert (folder / "test.bin").read_bytes() == b"precious"
+    assert sorted(path.name for path in folder.iterdir()) == ["test.bin", "train.bin"]
+
+
 def test_what_to_put_where_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     with pytest.raises(DataError) as refused:

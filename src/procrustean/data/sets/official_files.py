@@ -103,8 +103,12 @@ class OfficialFiles(DataSet):
         if self.mirror:
             yield partial(self._fetched_from_mirror, self.mirror, roots[0], request.say)
 
+    def _place(self, root: Path) -> Path:
+        """The folder of the files: --data-dir may also name it itself."""
+        return root if root.name == self.folder else root / self.folder
+
     def _from_folder(self, root: Path) -> Pair | None:
-        folder = root if root.name == self.folder else root / self.folder
+        folder = self._place(root)
         if not folder.is_dir():
             return None
         contents = {}
@@ -136,7 +140,8 @@ class OfficialFiles(DataSet):
     def _from_official_place(self, root: Path, say: Say) -> Pair | None:
         if not self.archive:
             for name, md5 in self.files.items():
-                fetch(self.url + name, root / self.folder / name, md5=md5, say=say)
+                if not (path := self._place(root) / name).exists():  # a file that is there is named, not replaced
+                    fetch(self.url + name, path, md5=md5, say=say)
             return self._from_folder(root)
         archive = fetch(self.url, root / self.archive, md5=self.archive_md5, say=say)
         found = self._from_archive(root)
