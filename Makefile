@@ -13,7 +13,7 @@ KEEP_BYTECODE = PYTHONDONTWRITEBYTECODE=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test faults audit lint format install wheel clean
+.PHONY: help demo test slow faults audit lint format install wheel clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name text; do \
@@ -22,9 +22,12 @@ help: ## show this list
 demo: .venv/installed ## train on imbalanced digits, ERM against MFW: a table and a picture in under two minutes
 	$(BIN)/procrustean demo
 
-test: lint ## lint, then every test
-	$(ONE_THREAD) $(KEEP_BYTECODE) $(BIN)/python -m pytest -n $(WORKERS) -m "not alone"
+test: lint ## lint, then every test but those of `make slow`
+	$(ONE_THREAD) $(KEEP_BYTECODE) $(BIN)/python -m pytest -n $(WORKERS) -m "not alone and not slow"
 	$(ONE_THREAD) $(KEEP_BYTECODE) $(BIN)/python -m pytest -m alone $$(grep -rl --include='*.py' 'mark\.alone' tests)
+
+slow: .venv/installed-dev ## tests that take long: several processes, kernels without a GPU, folds
+	$(ONE_THREAD) $(KEEP_BYTECODE) $(BIN)/python -m pytest -n $(WORKERS) -m slow
 
 faults: .venv/installed-dev ## kill, damage and fuzz by the hundred (six to twenty minutes); figures into docs/reliability.md
 	$(ONE_THREAD) nice $(BIN)/python tests/faults/campaign.py --output results/faults.json

@@ -475,6 +475,7 @@ def test_a_page_that_is_no_text_is_left_alone(call: Call) -> None:
     assert Path("docs/reproduction.md").read_bytes() == b"\xff\xfe"
 
 
+@pytest.mark.slow
 def test_pages_where_the_system_knows_only_ascii(work: Path) -> None:
     environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     (work / "page.md").write_text("Süß\n<!-- claims: begin -->\n<!-- claims: end -->\n", encoding="utf-8")

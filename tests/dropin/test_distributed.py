@@ -10,6 +10,7 @@ import pytest
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
+@pytest.mark.slow
 def test_two_processes(processes: Callable[..., list[str]]) -> None:
     processes(Path(__file__).with_name("ddp_worker.py"))
 
@@ -18,6 +19,7 @@ def test_the_example(processes: Callable[..., list[str]]) -> None:
     assert "2 processes: accuracy" in processes(EXAMPLES / "balanced_ddp.py", "--epochs", "1")[0]
 
 
+@pytest.mark.slow
 def test_the_example_of_a_sampler_on_accelerate(
     processes: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

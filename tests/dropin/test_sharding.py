@@ -16,6 +16,7 @@ for package in ("accelerate", "lightning", "transformers"):
 LABELS = [0] * 180 + [1] * 20
 
 
+@pytest.mark.slow
 def test_the_processes_share_an_epoch_in_every_loop(processes: Callable[..., list[str]]) -> None:
     shown = processes(Path(__file__).with_name("sharding_worker.py"))
     first, second = (json.loads(output.splitlines()[-1]) for output in shown)

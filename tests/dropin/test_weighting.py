@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("transformers")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 4])
 def test_the_gradient_is_that_of_the_whole_batch(count: int, processes: Callable[..., list[str]]) -> None:
     processes(Path(__file__).with_name("weighting_worker.py"), count=count)

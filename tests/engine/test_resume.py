@@ -486,6 +486,7 @@ def wait_for(condition: Callable[[], bool], process: subprocess.Popen[Any]) -> N
         time.sleep(0.002)
 
 
+@pytest.mark.slow
 def test_killed_again_and_again(npz: Path, tmp_path: Path, same_run: Same) -> None:
     """SIGKILL at random moments; every step is saved, so that kills hit the saving as well."""
     epochs, path, moments = 60, tmp_path / "run", random.Random(0)
@@ -505,6 +506,7 @@ def test_killed_again_and_again(npz: Path, tmp_path: Path, same_run: Same) -> No
     same_run(path, reference(npz, tmp_path / "whole", epochs, checkpoint_every=0.0))
 
 
+@pytest.mark.slow
 def test_a_stopped_process_says_how_to_go_on(npz: Path, tmp_path: Path, same_run: Same) -> None:
     epochs = 40
     whole = reference(npz, tmp_path / "whole", epochs)

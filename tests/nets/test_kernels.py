@@ -171,6 +171,7 @@ print("all layers agree")
 """
 
 
+@pytest.mark.slow
 @needs_triton
 def test_every_layer_through_the_interpreter() -> None:
     """Float32 on the CPU: the arithmetic of the kernels, line by line, without a GPU."""

@@ -141,6 +141,7 @@ def test_where_the_method_changes_the_network_the_file_is_needed(
     assert load_model("run").spec.method.startswith("mine.py:two_stages@")
 
 
+@pytest.mark.slow
 def test_several_processes_train_it(npz: str, tiny: dict[str, Any]) -> None:
     base = RunSpec(npz, method="mine.py:soft_mixup", drw=True, **tiny)
     configs = [RunSpec.from_json({**base.to_json(), "seed": seed, "run_dir": f"p/{seed}"}) for seed in (0, 1)]

@@ -272,6 +272,7 @@ def test_many_runs_choose_as_one_does(photos: Path, tmp_path: Path) -> None:
     assert config.weight_decay is not None
 
 
+@pytest.mark.slow
 def test_folds_go_by_the_way_that_was_chosen(photos: Path, program: Call, tmp_path: Path) -> None:
     flags = (*FLAGS, "--net", "efficientnet_lite0", "--folds", "2", "--run-dir", "run")
     answer = program("train", photos, *flags)
