@@ -128,7 +128,7 @@ def pinned_name(name: str, kind: Kind = "method") -> str:
     return f"{own.plain}@{code.sha256}"
 
 
-def use_file(name: str) -> str:
+def use_file(name: str, kind: Kind = "method") -> str:
     """Allow a file of methods or networks to be imported in this process; returns the full name.
 
     Runs remember the hash of their code. `resume`, `evaluate` and the like use a file only if it holds the same code,
@@ -137,11 +137,12 @@ def use_file(name: str) -> str:
     Args:
         name: FILE.py or FILE.py:NAME; with a hash behind it, the file must have that hash. Other names are returned
             as they are.
+        kind: what it is for, in messages.
     """
     own = file_code(name)
     if own is None or own.sha256 in _named:  # the text is kept, whatever becomes of the file during many runs
         return name
-    code = read_code(own.path)
+    code = read_code(own.path, kind)
     if own.sha256 not in ("", code.sha256):
         raise ConfigError(_changed(own, code))
     _named[code.sha256] = code

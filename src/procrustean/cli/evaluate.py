@@ -56,11 +56,9 @@ class Evaluate:
     """Print all metrics as JSON, for other programs; of one run."""
 
     def run(self) -> int:
-        from procrustean.base.own_code import use_file
-        from procrustean.cli.given_runs import distinct_runs, for_each_run
+        from procrustean.cli.given_runs import distinct_runs, for_each_run, use_own_files
 
-        for file in (*self.method, *self.net):
-            use_file(file)
+        use_own_files(self.method, self.net)
         runs = distinct_runs(self.runs)
         if not runs:
             raise RunError("no run received; name at least one: procrustean evaluate RUN")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from procrustean.base.console import notify, write_result
 from procrustean.base.errors import ProcrusteanError, RunError
+from procrustean.base.own_code import Kind, use_file
 from procrustean.records.finding_runs import CANDIDATES, CONFIG_FILE, RESULT_FILE, is_run, resume_command, runs_in
 
 if TYPE_CHECKING:
@@ -16,6 +17,14 @@ if TYPE_CHECKING:
 
 #: Where nothing is left to show.
 NONE_FINISHED = "none of these is a finished run"
+
+
+def use_own_files(methods: str | Sequence[str] | None, networks: str | Sequence[str] | None) -> None:
+    """Allow the files that --method and --net name to be imported."""
+    given: dict[Kind, str | Sequence[str] | None] = {"method": methods, "network": networks}
+    for kind, files in given.items():
+        for file in [files] if isinstance(files, str) else files or ():
+            use_file(file, kind)
 
 
 def finished_runs(paths: Sequence[Path]) -> list[Path]:

@@ -94,14 +94,12 @@ class Resume:
     """No progress."""
 
     def run(self) -> int:
-        from procrustean.base.own_code import use_file
         from procrustean.base.progress import reporting
+        from procrustean.cli.given_runs import use_own_files
         from procrustean.cli.results import show, show_own
         from procrustean.runs.train_api import resume
 
-        for file in (self.method, self.net):
-            if file is not None:
-                use_file(file)
+        use_own_files(self.method, self.net)
         with reporting(quiet=self.quiet) as reporter:
             run = resume(self.run_dir, source=self.source, reporter=reporter, log=self.log)
         show([run.path])
