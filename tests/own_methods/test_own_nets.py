@@ -130,6 +130,18 @@ def test_a_missing_file_is_that_of_a_network(words: tuple[str, ...], call: Call)
     assert "network 'nte.py" in call(*words).err
 
 
+@pytest.mark.parametrize("name", ["nets:Tiny", "nets.Tiny"])
+def test_a_name_like_that_of_a_module_is_answered_by_its_file(name: str, npz: str, few: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"Did you mean nets\.py:Tiny\?"):
+        fit(npz, method="erm", **{**few, "net": name})
+
+
+def test_a_layer_inside_it_is_answered_by_its_path(npz: str, few: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"named by its path, such as backbone\.net\.stem$"):
+        fit(npz, method="mfw", options={"layer": "stem"}, **few)
+    fit(npz, method="mfw", options={"layer": "backbone.net.stem"}, **few)
+
+
 def test_a_file_of_settings_needs_consent(call: Call, npz: str) -> None:
     Path("run.yaml").write_text(json.dumps({"source": npz, "net": "nets.py:Tiny", "epochs": 1, "device": "cpu"}))
     words = ("train", "--config", "run.yaml", "--method", "erm", "--quiet")

@@ -12,6 +12,7 @@ import hashlib
 import importlib
 import importlib.abc
 import importlib.util
+import os
 import re
 import sys
 import traceback
@@ -82,6 +83,14 @@ def file_code(name: str) -> FileCode | None:
         return FileCode(plain, "", sha256)
     path, _, function = plain.rpartition(":")
     return FileCode(path, function, sha256) if path.endswith(".py") else None
+
+
+def file_meant(name: str) -> str:
+    """A question whether FILE.py:NAME was meant by a name that is written like one of a module; empty if not."""
+    module, _, function = name.replace(":", ".").rpartition(".")
+    path = f"{module.replace('.', '/')}.py"
+    found = function.isidentifier() and os.path.isfile(path)  # noqa: PTH113  that of pathlib raises on long names
+    return f"Did you mean {path}:{function}?" if found else ""
 
 
 def plain_name(name: str) -> str:

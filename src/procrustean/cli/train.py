@@ -39,7 +39,7 @@ class Train(ConfigCommand):
     log: Literal["tensorboard", "wandb", "trackio"] | None = None
     """Also log the numbers of every epoch to one of these; each needs its package."""
     allow_code: tuple[str, ...] = ()
-    """Files of methods of your own that --config may name: FILE.py ... Read them first: they are run."""
+    """Files of methods and networks of your own that --config may name: FILE.py ... Read them first: they are run."""
     quiet: bool = False
     """No progress."""
 
