@@ -142,6 +142,16 @@ def test_a_layer_inside_it_is_answered_by_its_path(npz: str, few: dict[str, Any]
     fit(npz, method="mfw", options={"layer": "backbone.net.stem"}, **few)
 
 
+def test_another_name_than_that_of_the_run_is_refused(call: Call, npz: str, few: dict[str, Any]) -> None:
+    fit(npz, method="erm", run_dir="run", **few)
+    for words in ("evaluate run", "evaluate run --adjust", "resume run", "predict run nets.py", "export run"):
+        refused = call(*words.split(), "--net", "nets.py:softened")
+        assert refused.code == 2
+        assert "run was trained with 'Tiny'. Did you mean nets.py:Tiny?" in refused.err
+    for file in ("nets.py", "nets.py:Tiny"):
+        assert call("evaluate", "run", "--net", file).code == 0
+
+
 def test_a_file_of_settings_needs_consent(call: Call, npz: str) -> None:
     Path("run.yaml").write_text(json.dumps({"source": npz, "net": "nets.py:Tiny", "epochs": 1, "device": "cpu"}))
     words = ("train", "--config", "run.yaml", "--method", "erm", "--quiet")

@@ -95,11 +95,12 @@ class Resume:
 
     def run(self) -> int:
         from procrustean.base.progress import reporting
-        from procrustean.cli.given_runs import use_own_files
+        from procrustean.cli.given_runs import check_own_names, use_own_files
         from procrustean.cli.results import show, show_own
         from procrustean.runs.train_api import resume
 
         use_own_files(self.method, self.net)
+        check_own_names(self.run_dir, self.method, self.net)
         with reporting(quiet=self.quiet) as reporter:
             run = resume(self.run_dir, source=self.source, reporter=reporter, log=self.log)
         show([run.path])
