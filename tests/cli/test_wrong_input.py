@@ -47,6 +47,8 @@ def assert_refused(answer: Any, *parts: str) -> None:
         (("train", "--methd", "mfw", "digits"), ["there is no --methd. Did you mean '--method'?"]),
         (("train", "--source", "digits"), ["there is no --source. Give its value without a flag"]),
         (("tune", "digits", "--run-dir", "here"), ["there is no --run-dir. It is --output here"]),
+        (("report", "run", "--net", "my.py"), ["there is no --net. Files of networks", "are named by --method here"]),
+        (("fleet", "grid.yaml", "--net", "my.py"), ["are named by --allow-code here, as those of methods are"]),
         (("report", "run", "-o", "page.html"), ["there is no -o. procrustean report --help lists the flags"]),
         (("data", "describe", "digits", "--rhoo", "3"), ["there is no --rhoo. Did you mean '--rho'?"]),
         (("train", "digits", "--epochs", "three"), ["--epochs: 'three' received; it has to be a whole number"]),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -100,6 +102,56 @@ def test_all_commands_once(call: Call, npz: str) -> None:
     assert (refused.code, "Name it: --net nets.py" in refused.err) == (2, True)
 
 
+def test_an_export_is_run_by_its_program_and_its_thresholds(call: Call, npz: str, few: dict[str, Any]) -> None:
+    from PIL import Image
+
+    Image.new("L", (8, 8)).save("one.png")
+    fit(npz, method="erm", run_dir="run", **{**few, "hold_out": 0.3})
+    assert call("export", "run", "--net", "nets.py", "--output", "exported").code == 0
+    found = call("thresholds", "run", "--precision", "0.1", "--net", "nets.py", "--output", "levels.csv")
+    assert "procrustean predict run PATH --net nets.py --thresholds levels.csv" in found.out + found.err
+    assert call("predict", "run", "one.png", "--net", "nets.py", "--thresholds", "levels.csv").code == 0
+    program = (sys.executable, "exported/load.py", "one.png")
+    refused = subprocess.run(program, capture_output=True, text=True)
+    assert (refused.returncode, "Name it: --net nets.py" in refused.stderr) == (1, True)
+    words = (*program, "--net", "nets.py", "--thresholds", "levels.csv")
+    assert "announced: " in subprocess.run(words, capture_output=True, text=True, check=True).stdout
+
+
+def test_list_nets_shows_it(call: Call) -> None:
+    shown = call("list", "nets", "nets.py:Tiny")
+    assert shown.code == 0
+    assert "nets.py:Tiny " in shown.out
+    assert "--tune: all, head" in shown.out
+
+
+@pytest.mark.parametrize("words", [("list", "nets", "nte.py:Tiny"), ("evaluate", "run", "--net", "nte.py")])
+def test_a_missing_file_is_that_of_a_network(words: tuple[str, ...], call: Call) -> None:
+    assert "network 'nte.py" in call(*words).err
+
+
+@pytest.mark.parametrize("name", ["nets:Tiny", "nets.Tiny"])
+def test_a_name_like_that_of_a_module_is_answered_by_its_file(name: str, npz: str, few: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"Did you mean nets\.py:Tiny\?"):
+        fit(npz, method="erm", **{**few, "net": name})
+
+
+def test_a_layer_inside_it_is_answered_by_its_path(npz: str, few: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"named by its path, such as backbone\.net\.stem$"):
+        fit(npz, method="mfw", options={"layer": "stem"}, **few)
+    fit(npz, method="mfw", options={"layer": "backbone.net.stem"}, **few)
+
+
+def test_another_name_than_that_of_the_run_is_refused(call: Call, npz: str, few: dict[str, Any]) -> None:
+    fit(npz, method="erm", run_dir="run", **few)
+    for words in ("evaluate run", "evaluate run --adjust", "resume run", "predict run nets.py", "export run"):
+        refused = call(*words.split(), "--net", "nets.py:softened")
+        assert refused.code == 2
+        assert "run was trained with 'Tiny'. Did you mean nets.py:Tiny?" in refused.err
+    for file in ("nets.py", "nets.py:Tiny"):
+        assert call("evaluate", "run", "--net", file).code == 0
+
+
 def test_a_file_of_settings_needs_consent(call: Call, npz: str) -> None:
     Path("run.yaml").write_text(json.dumps({"source": npz, "net": "nets.py:Tiny", "epochs": 1, "device": "cpu"}))
     words = ("train", "--config", "run.yaml", "--method", "erm", "--quiet")
@@ -153,7 +205,7 @@ def test_a_module_has_to_be_handed_over_again(npz: str, few: dict[str, Any], mon
     run = fit(npz, method="mfw", run_dir="run", **{**few, "net": module})
     monkeypatch.setattr("procrustean.nets.own_net._handed_over", {})
     for use in (lambda: evaluate("run"), lambda: load_model("run"), lambda: evaluate("run", net=nn.Linear(2, 2))):
-        with pytest.raises(ConfigError, match="no record can hold it; hand over one of the same structure"):
+        with pytest.raises(ConfigError, match=r"of the same structure: procrustean\.nets\.use_net"):
             use()
     assert evaluate("run", net=tiny_module()) == run.metrics
     Path("run/result.json").unlink()

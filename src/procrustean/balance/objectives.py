@@ -144,12 +144,14 @@ class Classify(Objective):
 
     def bind(self, net: nn.Module) -> None:
         self.unbind()
-        published = published_layers(net)
+        published, paths = published_layers(net), dict(net.named_modules())
         for name in self.mixer.at if self.mixer else ():
-            if published and name not in published and name not in dict(net.named_modules()):
+            if published and name not in published and name not in paths:
+                inside = min((path for path in paths if path.endswith(f".{name}")), key=len, default="")
+                example = f", such as {inside}" if inside else ""
                 raise ConfigError(
                     f"layer {name!r} received, but this network mixes at {', '.join(published)}. "
-                    f"{did_you_mean(name, published)} Any other layer is named by its path"
+                    f"{did_you_mean(name, published)} Any other layer is named by its path{example}"
                 )
             self.points.append(MixPoint(find_layer(net, name), name))
 

@@ -12,6 +12,7 @@ import hashlib
 import importlib
 import importlib.abc
 import importlib.util
+import os
 import re
 import sys
 import traceback
@@ -84,6 +85,14 @@ def file_code(name: str) -> FileCode | None:
     return FileCode(path, function, sha256) if path.endswith(".py") else None
 
 
+def file_meant(name: str) -> str:
+    """A question whether FILE.py:NAME was meant by a name that is written like one of a module; empty if not."""
+    module, _, function = name.replace(":", ".").rpartition(".")
+    path = f"{module.replace('.', '/')}.py"
+    found = function.isidentifier() and os.path.isfile(path)  # noqa: PTH113  that of pathlib raises on long names
+    return f"Did you mean {path}:{function}?" if found else ""
+
+
 def plain_name(name: str) -> str:
     """A name as a user writes it, without a hash.
 
@@ -128,7 +137,7 @@ def pinned_name(name: str, kind: Kind = "method") -> str:
     return f"{own.plain}@{code.sha256}"
 
 
-def use_file(name: str) -> str:
+def use_file(name: str, kind: Kind = "method") -> str:
     """Allow a file of methods or networks to be imported in this process; returns the full name.
 
     Runs remember the hash of their code. `resume`, `evaluate` and the like use a file only if it holds the same code,
@@ -137,11 +146,12 @@ def use_file(name: str) -> str:
     Args:
         name: FILE.py or FILE.py:NAME; with a hash behind it, the file must have that hash. Other names are returned
             as they are.
+        kind: what it is for, in messages.
     """
     own = file_code(name)
     if own is None or own.sha256 in _named:  # the text is kept, whatever becomes of the file during many runs
         return name
-    code = read_code(own.path)
+    code = read_code(own.path, kind)
     if own.sha256 not in ("", code.sha256):
         raise ConfigError(_changed(own, code))
     _named[code.sha256] = code

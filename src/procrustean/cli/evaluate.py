@@ -56,11 +56,9 @@ class Evaluate:
     """Print all metrics as JSON, for other programs; of one run."""
 
     def run(self) -> int:
-        from procrustean.base.own_code import use_file
-        from procrustean.cli.given_runs import distinct_runs, for_each_run
+        from procrustean.cli.given_runs import check_own_names, distinct_runs, for_each_run, use_own_files
 
-        for file in (*self.method, *self.net):
-            use_file(file)
+        use_own_files(self.method, self.net)
         runs = distinct_runs(self.runs)
         if not runs:
             raise RunError("no run received; name at least one: procrustean evaluate RUN")
@@ -68,7 +66,12 @@ class Evaluate:
             raise ConfigError(f"{len(runs)} runs received; --json and --output take one run at a time")
         if self._adjusts and (self.weights, self.statistics) != ("last", "kept"):
             raise ConfigError("--adjust tests the last weights as they are; leave out --weights and --statistics")
-        for_each_run(runs, self._adjusted if self._adjusts else self._evaluated, done="tested")
+
+        def tested(run: Path) -> None:
+            check_own_names(run, self.method, self.net)
+            (self._adjusted if self._adjusts else self._evaluated)(run)
+
+        for_each_run(runs, tested, done="tested")
         return 0
 
     @property

@@ -40,7 +40,7 @@ class Fleet:
     log: Literal["tensorboard", "wandb", "trackio"] | None = None
     """Also log the numbers of every epoch to one of these, each run in its own folder; each needs its package."""
     allow_code: tuple[str, ...] = ()
-    """Files of methods of your own that the grid may name: FILE.py ... Read them first: they are run."""
+    """Files of methods and networks of your own that the grid may name: FILE.py ... Read them first: they are run."""
     quiet: bool = False
     """No progress."""
 

@@ -2,20 +2,55 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from procrustean.base.console import notify, write_result
-from procrustean.base.errors import ProcrusteanError, RunError
+from procrustean.base.errors import ConfigError, ProcrusteanError, RunError
+from procrustean.base.own_code import Kind, file_code, use_file
 from procrustean.records.finding_runs import CANDIDATES, CONFIG_FILE, RESULT_FILE, is_run, resume_command, runs_in
 
 if TYPE_CHECKING:
     from procrustean.records.run_record import Result
 
+#: What --method or --net was given: one file, several, or none.
+_Files = str | Sequence[str] | None
+
 #: Where nothing is left to show.
 NONE_FINISHED = "none of these is a finished run"
+
+
+def use_own_files(methods: _Files, networks: _Files) -> None:
+    """Allow the files that --method and --net name to be imported."""
+    for kind, files in _by_kind(methods, networks).items():
+        for file in files:
+            use_file(file, kind)
+
+
+def check_own_names(run: Path, methods: _Files, networks: _Files) -> None:
+    """ConfigError where --method or --net names code in its file that is not what the run was trained with."""
+    from procrustean.records.run_folder import RunFolder
+
+    given = _by_kind(methods, networks)
+    if not any(given.values()) or not os.path.isfile(run / CONFIG_FILE):  # noqa: PTH113  names may be too long
+        return
+    config = RunFolder(run).beginning().config
+    trained: dict[Kind, str] = {"method": config.method, "network": config.net or ""}
+    for kind, used in trained.items():
+        own, named = file_code(used), [code for file in given[kind] if (code := file_code(file)) is not None]
+        if own is not None and named and all(code.function not in ("", own.function) for code in named):
+            raise ConfigError(
+                f"{kind} {named[0].plain} received, but {run} was trained with {own.function!r}. "
+                f"Did you mean {named[0].path}:{own.function}?"
+            )
+
+
+def _by_kind(methods: _Files, networks: _Files) -> dict[Kind, Sequence[str]]:
+    given: dict[Kind, _Files] = {"method": methods, "network": networks}
+    return {kind: [files] if isinstance(files, str) else files or () for kind, files in given.items()}
 
 
 def finished_runs(paths: Sequence[Path]) -> list[Path]:

@@ -83,24 +83,27 @@ class Nets:
     """List the networks, or show the groups of one."""
 
     name: tyro.conf.Positional[str | None] = None
-    """Network to show, timm:NAME and torchvision:NAME included; without it those of this library are listed."""
+    """Network to show, timm:NAME, torchvision:NAME and one of your own, FILE.py:NAME, included; without it those of
+    this library are listed."""
 
     def run(self) -> int:
         from procrustean.base.console import write_result
+        from procrustean.base.own_code import pinned_name, plain_name, use_file
         from procrustean.base.table_formats import Cell, Column, Table
         from procrustean.data.recipe import Adapter
         from procrustean.nets.adapters import takes_adapters
         from procrustean.nets.build import layers_of
         from procrustean.nets.table import NETS
 
-        names = NETS if self.name is None else [self.name]
+        names = NETS if self.name is None else [use_file(pinned_name(self.name, "network"))]
         rows = []
         for name in names:
             net = layers_of(name)
             # The head for 1000 classes is what published counts include.
             weights = sum(p.numel() for p in net.parameters()) + (net.features + 1) * 1000
             side = f"1/{net.shrinks}" if net.shrinks else ""
-            rows.append((name, f"{weights:,}", str(net.features), side, net.groups.get(net.second_group, "")))
+            second = net.groups.get(net.second_group, "")
+            rows.append((plain_name(name), f"{weights:,}", str(net.features), side, second))
         columns = ("network", "parameters, 1000 classes", "features", "side of the last map", "second group")
         headings = tuple(Column(c, c, numeric=c in columns[1:4]) for c in columns)
         table = Table("Networks", headings, tuple(tuple(Cell(text) for text in row) for row in rows))

@@ -46,7 +46,7 @@ class Predict:
 
     def run(self) -> int:
         from procrustean.base.console import ResultStream, notify
-        from procrustean.base.own_code import use_file
+        from procrustean.cli.given_runs import check_own_names, use_own_files
         from procrustean.data.image_lists import NAMED
         from procrustean.deploy.model_loading import load_model, model_folder
         from procrustean.deploy.prediction import predict, write_predictions
@@ -54,10 +54,9 @@ class Predict:
         if self.output is not None:
             given = [str(path) for path in (self.prior, self.thresholds) if path]
             check_output(self.output, (*self.paths, *given))
-        for file in (self.method, self.net):
-            if file is not None:
-                use_file(file)
+        use_own_files(self.method, self.net)
         folder = model_folder(self.model)
+        check_own_names(folder, self.method, self.net)
         if folder != self.model:
             notify(f"using {folder}, which was chosen in {self.model}")
         model = load_model(folder, device=self.device)
@@ -115,17 +114,16 @@ class Export:
 
     def run(self) -> int:
         from procrustean.base.console import write_result
-        from procrustean.base.own_code import use_file
         from procrustean.base.progress import make_reporter
+        from procrustean.cli.given_runs import check_own_names, use_own_files
         from procrustean.cli.outputs import refuse_inside
         from procrustean.deploy.export_folder import export
         from procrustean.records.several_runs import chosen_run
 
-        for file in (self.method, self.net):
-            if file is not None:
-                use_file(file)
+        use_own_files(self.method, self.net)
         reporter = make_reporter(quiet=self.quiet)
         run = chosen_run(self.model)
+        check_own_names(run, self.method, self.net)
         refuse_inside(run, self.output or Path())
         if run != self.model:
             reporter.say(f"using {run}, which was chosen in {self.model}")

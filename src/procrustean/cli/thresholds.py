@@ -34,16 +34,22 @@ class Thresholds:
     prior: str | None = None
     """Class frequencies where the model is used, the same as for predict; without it the probabilities are those that
     predict gives without it, and precision is counted on the held-out images as they are."""
+    method: str | None = None
+    """The file of its method, if it is one of your own: FILE.py. It has to be what it was."""
+    net: str | None = None
+    """The file of its network, likewise."""
     output: Path | None = None
     """CSV file to write as well, with unrounded numbers."""
 
     def run(self) -> int:
         from procrustean.base.console import write_result
         from procrustean.base.table_formats import to_csv
+        from procrustean.cli.given_runs import use_own_files
         from procrustean.deploy.thresholds import table_of, thresholds_of
 
         if self.output is not None:
             check_output(self.output, [self.prior] if self.prior else [])
+        use_own_files(self.method, self.net)
         found = thresholds_of(self.model, precision=self.precision, recall=self.recall, prior=self.prior)
         wanted = f"precision {self.precision}" if self.precision is not None else f"recall {self.recall}"
         table = table_of(found, wanted)
@@ -94,4 +100,5 @@ class Thresholds:
         if by_program:
             return shlex.join(["python", f"{self.model}/load.py", "--thresholds", str(self.output), "IMAGE"])
         same_prior = [] if self.prior is None else ["--prior", self.prior]
-        return command_text("predict", self.model, "PATH", "--thresholds", self.output, *same_prior)
+        own = [word for flag in ("method", "net") if (file := getattr(self, flag)) for word in (f"--{flag}", file)]
+        return command_text("predict", self.model, "PATH", *own, "--thresholds", self.output, *same_prior)

@@ -39,7 +39,7 @@ class Train(ConfigCommand):
     log: Literal["tensorboard", "wandb", "trackio"] | None = None
     """Also log the numbers of every epoch to one of these; each needs its package."""
     allow_code: tuple[str, ...] = ()
-    """Files of methods of your own that --config may name: FILE.py ... Read them first: they are run."""
+    """Files of methods and networks of your own that --config may name: FILE.py ... Read them first: they are run."""
     quiet: bool = False
     """No progress."""
 
@@ -94,14 +94,13 @@ class Resume:
     """No progress."""
 
     def run(self) -> int:
-        from procrustean.base.own_code import use_file
         from procrustean.base.progress import reporting
+        from procrustean.cli.given_runs import check_own_names, use_own_files
         from procrustean.cli.results import show, show_own
         from procrustean.runs.train_api import resume
 
-        for file in (self.method, self.net):
-            if file is not None:
-                use_file(file)
+        use_own_files(self.method, self.net)
+        check_own_names(self.run_dir, self.method, self.net)
         with reporting(quiet=self.quiet) as reporter:
             run = resume(self.run_dir, source=self.source, reporter=reporter, log=self.log)
         show([run.path])

@@ -54,7 +54,7 @@ class Tune(ConfigCommand):
     dry_run: bool = False
     """Print the settings that all candidates share as YAML, and what would be tried as comments, then stop."""
     allow_code: tuple[str, ...] = ()
-    """Files of methods of your own that --config may name: FILE.py ... Read them first: they are run."""
+    """Files of methods and networks of your own that --config may name: FILE.py ... Read them first: they are run."""
     quiet: bool = False
     """No progress."""
 

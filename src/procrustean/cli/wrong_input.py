@@ -86,6 +86,9 @@ def _check_flag(flag: str, kind: type, program: str) -> None:
         return
     hint = _hint(given, known) if issubclass(kind, RunSpec) else ""
     hint = hint or "Give its value without a flag" * (given in types)
+    if flag == "--net":
+        files = [f"--{name.replace('_', '-')}" for name in ("allow_code", "method") if name in known]
+        hint = f"Files of networks of your own are named by {files[0]} here, as those of methods are" if files else hint
     near = suggestion(flag, [f"--{name.replace('_', '-')}" for name in known], limit=1)
     raise ConfigError(f"there is no {flag}. {hint or near or f'{program} --help lists the flags'}")
 

@@ -18,7 +18,7 @@ _IMPORTS = {
     "onnx": f"{_STANDARD}from functools import cache\nfrom pathlib import Path\n\n"
     "import numpy as np\nimport onnxruntime\nfrom PIL import Image, ImageOps\n",
     "safetensors": f"{_STANDARD}from functools import cache\nfrom pathlib import Path\n\n"
-    "import numpy as np\nfrom PIL import Image, ImageOps\nfrom procrustean import load_model\n",
+    "import numpy as np\nfrom PIL import Image, ImageOps\nfrom procrustean import load_model, use_file\n",
 }
 #: A thousand images at once would not fit into every memory.
 _BATCHES = '''\
@@ -163,25 +163,40 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python load.py", description="Probabilities of the classes of images.")
     parser.add_argument("paths", nargs="+", metavar="IMAGE")
     parser.add_argument("--thresholds", metavar="FILE", help="name the classes that reach their number in this file")
+'''
+_START = """\
     try:
         main(**vars(parser.parse_args()))
     except (OSError, ValueError) as error:
         sys.exit(str(error))
-'''
+"""
+# This library imports a file of the user's only where the user names it.
+_START_WITH_OWN_NETWORK = """\
+    parser.add_argument("--net", metavar="FILE.py", help="the file of the network, if it is one of your own")
+    arguments = vars(parser.parse_args())
+    try:
+        if file := arguments.pop("net"):
+            use_file(file, "network")
+        main(**arguments)
+    except (OSError, ValueError) as error:
+        sys.exit(str(error))
+"""
 
 
 def load_example(form: Format, spec: ModelSpec) -> str:
     """A program for a format, which can be run and imported."""
+    own = "[--net FILE.py] " if form == "safetensors" else ""
     opening = f'''\
 """Classify images with the network beside this file, by {_NEEDED[form]}.
 
-As a command: python load.py [--thresholds FILE] IMAGE [IMAGE ...]
+As a command: python load.py {own}[--thresholds FILE] IMAGE [IMAGE ...]
 In a program: from load import CLASSES, classify
 """
 
 {_IMPORTS[form]}
 {_constants(form, spec)}'''
-    return "\n\n".join([opening, _BATCHES, _NETWORK[form], _PIXELS + _AS_BYTES[form], _COMMAND])
+    start = _START_WITH_OWN_NETWORK if form == "safetensors" else _START
+    return "\n\n".join([opening, _BATCHES, _NETWORK[form], _PIXELS + _AS_BYTES[form], _COMMAND + start])
 
 
 def _constants(form: Format, spec: ModelSpec) -> str:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from procrustean.base.errors import ConfigError, did_you_mean
-from procrustean.base.own_code import pinned_name, use_file
+from procrustean.base.own_code import file_meant, pinned_name, use_file
 from procrustean.base.random_numbers import torch_seed
 from procrustean.data.recipe import Tune
 from procrustean.nets.adapters import add_adapter
@@ -97,8 +97,9 @@ def check_net(name: str) -> None:
     elif ":" in name:
         check_foreign(name)
     elif name not in NETS:
+        near = file_meant(name) or did_you_mean(name, NETS)
         raise ConfigError(
-            f"there is no network {name!r}. {did_you_mean(name, NETS)} Others are called timm:NAME, torchvision:NAME, "
+            f"there is no network {name!r}. {near} Others are called timm:NAME, torchvision:NAME, "
             "hf:ORGANISATION/MODEL and, your own, FILE.py:NAME"
         )
 

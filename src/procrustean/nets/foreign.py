@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from procrustean.balance.layers import suggest
 from procrustean.base.errors import ConfigError, LayerError, did_you_mean
 from procrustean.base.optional_libraries import installing, why_not_imported
+from procrustean.base.own_code import file_meant
 from procrustean.nets.classifier import Backbone
 from procrustean.nets.noise import Dropout, DropPath
 
@@ -77,9 +78,8 @@ def check_foreign(name: str) -> None:
     """ConfigError for a network that the other library does not have, or a library that is not there."""
     library, _, model = name.partition(":")
     if library not in LIBRARIES:
-        raise ConfigError(
-            f"network {name!r} received; before the colon stands the library it comes from: {' or '.join(LIBRARIES)}"
-        )
+        libraries = f"before the colon stands the library it comes from: {' or '.join(LIBRARIES)}"
+        raise ConfigError(f"network {name!r} received; {libraries}. {file_meant(name)}".rstrip(". "))
     if library == "timm":
         timm = imported("timm")
         if not timm.is_model(model):

@@ -82,7 +82,7 @@ def _source(name: str) -> Any:
         shown = name.removeprefix(IN_PYTHON).partition("@")[0]
         raise ConfigError(
             f"the network {shown} was handed over in Python, and no record can hold it; hand over one of the same "
-            "structure: procrustean.use_net(network), or net=... of resume and evaluate"
+            "structure: procrustean.nets.use_net(network), or net=... of resume and evaluate"
         )
     return _handed_over[name]
 
