@@ -143,7 +143,7 @@ def test_load_answers_a_wrong_call_in_few_words(
     monkeypatch.setattr(sys, "argv", [str(program)])
     with pytest.raises(SystemExit):
         runpy.run_path(str(program), run_name="__main__")
-    assert "usage: python load.py [-h] [--thresholds FILE] IMAGE [IMAGE ...]" in capsys.readouterr().err
+    assert "usage: python load.py [-h] [--thresholds FILE]" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("form", formats.FILES)

@@ -248,18 +248,18 @@ def test_trials_on_other_images_are_no_reason(photos: Path, tmp_path: Path) -> N
         plan_of(config, folder, Sources(), Reporter())
 
 
-def test_what_is_clearly_behind_half_way_is_stopped(photos: Path, tmp_path: Path) -> None:
+def test_what_is_clearly_behind_is_stopped(photos: Path, tmp_path: Path) -> None:
     class Perfect(Tried):
         def balanced_accuracy(self) -> float:
             return 1.5
 
-    config = RunSpec(str(photos), method=ADVISED, **SMALL)
+    config = RunSpec(str(photos), method=ADVISED, **{**SMALL, "epochs": 4})
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(trying, "CLEARLY_BEHIND", CLEARLY_BEHIND)
         patched.setattr(trying, "Tried", Perfect)
         plan = plan_of(config, tmp_path / "run", Sources(), Reporter())
     assert [trial.name for trial in plan.trials] == ["head on efficientnet_lite0"]
-    assert "stopped after epoch 1" in plan.why[0]
+    assert "stopped after epoch 3" in plan.why[0]
 
 
 def test_many_runs_choose_as_one_does(photos: Path, tmp_path: Path) -> None:

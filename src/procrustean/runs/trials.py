@@ -46,8 +46,9 @@ from procrustean.runs.ways import HELD_OUT, Agenda, Kind, Way, agenda, open_ways
 
 #: What was decided, in the folder of trials.
 DECIDED = "decided.json"
-#: A trial whose balanced accuracy half-way is so far below that of the best ends there.
-CLEARLY_BEHIND = 0.3
+#: A trial whose balanced accuracy after this share of its epochs is so far below that of the best ends there. Half-way,
+#: at the high rates of one cycle, networks that will win may still be 40 points behind.
+LOOKED_AT, CLEARLY_BEHIND = 0.75, 0.3
 #: How training images are changed where settings leave it open, and the same with mirrored ones.
 PLAIN, MIRRORED = "resized_crop", "resized_crop+flip"
 
@@ -317,10 +318,10 @@ class _Trials:
         return chosen_strength(shown, features.labels, groups)
 
     def _as_trial(self, config: RunSpec) -> RunSpec:
-        """The settings of a trial: on held-out images, and looked at half-way and in the end."""
+        """The settings of a trial: on held-out images, and looked at late and in the end."""
         hold_out = 0 if self._sources(config).val is not None else HELD_OUT
-        half = max(1, math.ceil((config.epochs or 1) / 2))
-        return replace(config, hold_out=hold_out, evaluate_every=half, probes=False, probe_every=None, features_at=())
+        late = max(1, math.ceil(LOOKED_AT * (config.epochs or 1)))
+        return replace(config, hold_out=hold_out, evaluate_every=late, probes=False, probe_every=None, features_at=())
 
     def _prepared(
         self, config: RunSpec, made: tuple[Splits, Imbalanced] | None = None, began: Recipe | None = None
