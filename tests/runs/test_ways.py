@@ -133,6 +133,7 @@ def test_a_difference_counts_image_by_image() -> None:
     slightly = replace(first, scores=first.scores + 0.1 * np.eye(2)[labels])
     assert better([first, slightly])[0] is slightly
     elsewhere = replace(slightly, files=tuple(f"other {name}" for name in slightly.files))
+    assert better([first, elsewhere])[0] is elsewhere
     assert gain_of(first, elsewhere)[1] > 5 * gain_of(first, slightly)[1]
 
 

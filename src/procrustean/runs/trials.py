@@ -297,7 +297,7 @@ class _Trials:
                 judged.weights.double().cpu().numpy(),
             )
             how = f"log loss {'lower' if gain > 0 else 'higher'} by {abs(gain):.3f} ± {error:.3f}"
-            if gain > 0:
+            if gain > error:
                 judged, augment = mirrored, MIRRORED
             self._reporter.say_once(f"mirrored images{' not' * (augment == PLAIN)} taken: {how} with them, on features")
         images = len(self._sources(config).train)
@@ -402,7 +402,7 @@ def better(tried: list[Tried]) -> tuple[Tried, str]:
     for other in tried[1:]:
         gain, error = gain_of(best, other)
         how = f"log loss {'lower' if gain > 0 else 'higher'} by {abs(gain):.2f} ± {error:.2f}"
-        if gain > error:
+        if gain > 0:
             best, reason = other, f"its {how} than that of {best.name}"
         else:
             reason = f"with {other.name} {how}"
