@@ -16,6 +16,7 @@ from procrustean.balance import Problem
 from procrustean.methods import METHODS, Method, make_method
 from procrustean.records import RunFolder
 from procrustean.runs import FinishedRun, Stopped, evaluate, fit, load_run, resume
+from saved_states import state
 
 from .conftest import SETTINGS
 
@@ -79,7 +80,7 @@ def test_a_run_stopped_in_each_stage_resumes_to_the_same_end(
             with pytest.raises(Stopped):
                 fit("digits", **SETTINGS, method=name, run_dir=path)
             stop_at(monkeypatch, None)
-            saved = json.loads((path / "checkpoints.json").read_text())["checkpoints"][-1]["position"]
+            _, saved = state(path)
             assert (saved["stage"], saved["step"] % per_epoch > 0) == (number, True)
             assert_same(resume(path).path, whole.path)
         first += steps - 1

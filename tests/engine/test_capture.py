@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import gc
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from procrustean.methods import METHODS, Method, Stage, make_method
 from procrustean.methods.make import option_defaults
 from procrustean.runs import fit
 from procrustean.runs.train_api import Stopped, resume
+from saved_states import state
 
 Same = Callable[[Path, Path], None]
 PROBLEM = Problem(counts=(24, 18, 12, 6), kind="long_tailed", layers=("input", "group1", "group2", "group3"))
@@ -274,9 +274,8 @@ def test_a_value_that_is_no_number_freezes_a_captured_run(
     with pytest.raises(RunError, match="non-finite loss, gradient or weight in epoch 2, step 1,"):
         fit(splits, **settings, run_dir=tmp_path / "run")
     # The last checkpoint is the end of the first epoch; three more steps of the second have run and changed nothing.
-    entry = json.loads((tmp_path / "run/checkpoints.json").read_text())["checkpoints"][-1]
-    assert (entry["position"]["epoch"], entry["position"]["step"]) == (1, 0)
-    kept = load_file(tmp_path / "run" / entry["file"])
+    kept, position = state(tmp_path / "run")
+    assert (position["epoch"], position["step"]) == (1, 0)
     for name, value in nets[-1].state_dict().items():
         if value.is_floating_point():
             assert torch.equal(value.cpu(), kept[f"net.{name}"].to(value.dtype)), name

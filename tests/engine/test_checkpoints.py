@@ -1,10 +1,9 @@
-"""Manifests and checkpoints that were damaged, swapped or written by something else."""
+"""Checkpoints that were damaged, or written by something else."""
 
 from __future__ import annotations
 
-import errno
-import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -13,16 +12,16 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from procrustean.base import RunError
-from procrustean.base.errors import CannotWrite
 from procrustean.base.files import write_atomically
 from procrustean.data import Splits
 from procrustean.records import checkpoints as checkpoint
 from procrustean.runs import fit
 from procrustean.runs import train_api as api
 from procrustean.runs.train_api import Stopped, resume
+from saved_states import change_state, saved_states
 
 Same = Callable[[Path, Path], None]
 
@@ -66,13 +65,6 @@ def stopped(original: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(original, tmp_path / "run"))
 
 
-def rewrite(run: Path, change: Callable[[list[dict[str, Any]]], None], name: str = checkpoint.MANIFEST) -> None:
-    """Change what a manifest says, with the right hash of its own, as somebody who means to would."""
-    entries = json.loads((run / name).read_text())["checkpoints"]
-    change(entries)
-    (run / name).write_bytes(checkpoint._manifest(entries))
-
-
 def flip(path: Path, place: float) -> None:
     content = bytearray(path.read_bytes())
     content[int(place * len(content))] ^= 4
@@ -82,62 +74,44 @@ def flip(path: Path, place: float) -> None:
 DAMAGE: dict[str, Callable[[Path], Any]] = {
     "truncated": lambda path: os.truncate(path, path.stat().st_size // 2),
     "emptied": lambda path: os.truncate(path, 0),
-    "missing": lambda path: path.unlink(),
+    "a header longer than any file": lambda path: path.write_bytes(
+        (1 << 62).to_bytes(8, "little") + path.read_bytes()[8:]
+    ),
     **{f"one bit at {place:.0%}": lambda path, place=place: flip(path, place) for place in (0.01, 0.3, 0.7, 0.99)},
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_manifest_is_passed_over_for_the_one_before(
+def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
     damage: str, stopped: Path, whole: Path, splits: Splits, same_run: Same
 ) -> None:
-    DAMAGE[damage](stopped / checkpoint.MANIFEST)
-    with pytest.warns(UserWarning, match=r"checkpoints\.json is .*; going back to the manifest before it"):
+    newest = saved_states(stopped)[-1]
+    DAMAGE[damage](newest)
+    with pytest.warns(UserWarning, match=rf"{re.escape(newest.name)} is damaged \(.+\); going back to the checkpoint"):
         resume(stopped, splits=splits)
     same_run(stopped, whole)
 
 
 def test_a_position_that_one_bit_has_changed_is_not_believed(stopped: Path, splits: Splits) -> None:
-    """Still valid JSON, still the right checkpoint: only the hash of the manifest tells."""
-    text = (stopped / checkpoint.MANIFEST).read_text()
-    assert text.count('"step":2') == 1
-    (stopped / checkpoint.MANIFEST).write_text(text.replace('"step":2', '"step":3'))
+    """Still a valid file with the right tensors: only the hash tells."""
+    newest = saved_states(stopped)[-1]
+    content = newest.read_bytes()
+    assert content.count(rb"\"step\": 2") == 1
+    newest.write_bytes(content.replace(rb"\"step\": 2", rb"\"step\": 3"))
     with pytest.warns(UserWarning, match="does not match its hash"):
         resume(stopped, splits=splits)
 
 
-def test_two_damaged_manifests_are_an_error(stopped: Path, splits: Splits, files_of: Callable[[Path], Any]) -> None:
-    for name in (checkpoint.MANIFEST, checkpoint.PREVIOUS):
-        os.truncate(stopped / name, 10)
+def test_no_whole_checkpoint_is_left(stopped: Path, splits: Splits, files_of: Callable[[Path], Any]) -> None:
+    for path in saved_states(stopped):
+        flip(path, 0.5)
     before = files_of(stopped)
-    with pytest.raises(RunError, match=r"checkpoints\.json is damaged .*previous\.json is damaged .*in a new folder"):
+    with (
+        pytest.warns(UserWarning, match="is damaged"),
+        pytest.raises(RunError, match=f"every checkpoint in {stopped} is damaged; start the run again"),
+    ):
         resume(stopped, splits=splits)
     assert files_of(stopped) == before
-
-
-def test_manifest_and_newest_checkpoint_damaged_at_once(stopped: Path, splits: Splits) -> None:
-    """The manifest before names two, of which one is gone by now and one whole."""
-    os.truncate(stopped / checkpoint.MANIFEST, 10)
-    flip(stopped / "checkpoint-000006.safetensors", 0.5)
-    with pytest.warns(UserWarning, match="going back to the manifest before"):
-        resume(stopped, splits=splits)
-    assert (stopped / "result.json").exists()
-
-
-@pytest.mark.parametrize("name", ["../outside.safetensors", "/etc/passwd", "checkpoint-000006.safetensors/..", "x", ""])
-def test_a_manifest_names_checkpoints_of_its_own_folder_only(name: str, stopped: Path, splits: Splits) -> None:
-    for manifest in (checkpoint.MANIFEST, checkpoint.PREVIOUS):
-        rewrite(stopped, lambda entries: entries[-1].update(file=name), manifest)
-    with pytest.raises(RunError, match=r"damaged \(Expected `str` matching .* - at `\$\.checkpoints\[\d\]\.file`"):
-        resume(stopped, splits=splits)
-
-
-def changed_checkpoint(run: Path, change: Callable[[dict[str, torch.Tensor]], Any]) -> None:
-    path = run / "checkpoint-000006.safetensors"
-    tensors = load_file(path)
-    change(tensors)
-    save_file(tensors, path)
-    rewrite(run, lambda entries: entries[-1].update(sha256=checkpoint._sha256(path)))
 
 
 @pytest.mark.parametrize(
@@ -151,7 +125,7 @@ def changed_checkpoint(run: Path, change: Callable[[dict[str, torch.Tensor]], An
 def test_tensors_of_another_network_are_refused(
     change: Callable[[Any], Any], message: str, stopped: Path, splits: Splits
 ) -> None:
-    changed_checkpoint(stopped, change)
+    change_state(stopped, lambda tensors, position: change(tensors))
     with pytest.raises(RunError, match=f"does not fit this run: {message}"):
         resume(stopped, splits=splits)
 
@@ -169,19 +143,9 @@ def test_tensors_of_another_network_are_refused(
 def test_a_position_that_cannot_be_is_refused(
     position: dict[str, Any], message: str, stopped: Path, splits: Splits
 ) -> None:
-    rewrite(stopped, lambda entries: entries[-1]["position"].update(position))
+    change_state(stopped, lambda tensors, before: before.update(position))
     with pytest.raises(RunError, match=message):
         resume(stopped, splits=splits)
-
-
-def test_a_header_longer_than_any_file_is_damage(stopped: Path, whole: Path, splits: Splits, same_run: Same) -> None:
-    """A file of tensors begins with the length of its header."""
-    path = stopped / "checkpoint-000006.safetensors"
-    path.write_bytes((1 << 62).to_bytes(8, "little") + path.read_bytes()[8:])
-    rewrite(stopped, lambda entries: entries[-1].update(sha256=checkpoint._sha256(path)))
-    with pytest.warns(UserWarning, match=r"checkpoint-000006\.safetensors is missing or damaged"):
-        resume(stopped, splits=splits)
-    same_run(stopped, whole)
 
 
 def test_the_weights_chosen_on_held_out_images_are_part_of_the_checkpoint(
@@ -230,14 +194,3 @@ def test_files_may_be_read_by_whom_the_umask_allows(mask: int, tmp_path: Path) -
     for name in ("bytes", "tensors"):
         assert (tmp_path / name).stat().st_mode & 0o777 == 0o666 & ~mask
     assert load_file(tmp_path / "tensors")["a"].tolist() == [0, 0]
-
-
-def test_a_disk_that_does_not_give_back_what_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*arguments: object) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    checkpoint.save_checkpoint(tmp_path, 1, {"w": torch.zeros(3)}, {})
-    monkeypatch.setattr("hashlib.file_digest", broken)
-    with pytest.raises(CannotWrite, match=r"cannot read .*checkpoint-000002.* after writing it \(Input/output error\)"):
-        checkpoint.save_checkpoint(tmp_path, 2, {"w": torch.ones(3)}, {})
-    assert [entry.file for entry in checkpoint.kept_checkpoints(tmp_path)] == ["checkpoint-000001.safetensors"]

@@ -28,6 +28,7 @@ from procrustean.records.run_record import RunRecord
 from procrustean.report import diagnose_run
 from procrustean.runs import fit, fit_many, load_run
 from procrustean.runs.train_api import Stopped, resume
+from saved_states import saved_states
 
 Same = Callable[[Path, Path], None]
 StopAfter = Callable[[int], None]
@@ -399,7 +400,7 @@ def test_an_unfinished_run_is_measured_at_its_checkpoints(
     # Steps 8 and 9 of four per epoch: the end of the second epoch, and one step of the third.
     assert diagnosis.curves.at == (2, 3)
     assert diagnosis.curves.epochs == 3
-    assert all(name.startswith("checkpoint-") for name in diagnosis.measured_now.values())
+    assert list(diagnosis.measured_now.values()) == [path.name for path in saved_states(tmp_path / "run")]
     whole = trained(splits, tmp_path / "whole", settings, probe_every=2).probes
     assert diagnosis.probes.train_recall[0] == whole.train_recall[0]
 

@@ -23,6 +23,7 @@ from procrustean.base.progress import Reporter
 from procrustean.records import RunSpec
 from procrustean.runs import fit_many
 from procrustean.runs.worker import Worker
+from saved_states import saved_states
 
 Same = Callable[[Path, Path], None]
 
@@ -110,7 +111,7 @@ def test_processes_end_with_the_program_and_save(grid: Callable[..., list[RunSpe
     program = forked.start(arguments, tmp_path / "log")
     # On a slow machine the first checkpoint comes before the first epoch has ended.
     assert forked.wait_for(
-        lambda: all(list(tmp_path.glob(f"runs/*/{name}")) for name in ("checkpoints.json", "epochs.jsonl")), program
+        lambda: all(map(saved_states, tmp_path.glob("runs/*"))) and any(tmp_path.glob("runs/*/epochs.jsonl")), program
     )
     (run,) = (tmp_path / "runs").iterdir()
     assert program.pid is not None

@@ -21,9 +21,11 @@ from procrustean.base.epochs import EpochRecord
 from procrustean.base.progress import Reporter
 from procrustean.cli import main
 from procrustean.data import Splits
+from procrustean.records.checkpoints import save_checkpoint
 from procrustean.records.run_folder import RunFolder
 from procrustean.runs import evaluate, fit
 from procrustean.runs.train_api import Stopped, resume
+from saved_states import saved_states
 
 STEPS = 12  # of the tiny run: three epochs of four
 Same = Callable[[Path, Path], None]
@@ -127,8 +129,7 @@ def test_only_two_checkpoints_are_kept(
     splits: Splits, tiny: dict[str, Any], tmp_path: Path, stop_after: StopAfter
 ) -> None:
     stopped(splits, tmp_path / "run", stop_after, 7, {**tiny, "checkpoint_every": 0})
-    kept = sorted(path.name for path in (tmp_path / "run").glob("checkpoint-*"))
-    assert kept == ["checkpoint-000006.safetensors", "checkpoint-000007.safetensors"]
+    assert len(saved_states(tmp_path / "run")) == 2
 
 
 # Killed at the worst moments
@@ -198,8 +199,8 @@ def test_a_run_killed_before_its_first_checkpoint_starts_again(
 ) -> None:
     path = tmp_path / "run"
     stopped(splits, path, stop_after, 6, tiny)
-    for checkpoint in path.glob("checkpoint*"):
-        checkpoint.unlink()
+    for saved in saved_states(path):
+        saved.unlink()
     assert len((path / "epochs.jsonl").read_text().splitlines()) == 1  # of an epoch that is trained again
     same_run(resume(path, splits=splits).path, whole)
 
@@ -209,64 +210,12 @@ def test_what_a_killed_save_left_behind_is_cleared_away(
 ) -> None:
     path = tmp_path / "run"
     stopped(splits, path, stop_after, 6, tiny)
-    (path / ".checkpoint-000002.safetensors.999999.tmp").write_bytes(b"half a checkpoint")
+    (path / f".{saved_states(path)[-1].name}.999999.tmp").write_bytes(b"half a checkpoint")
     resume(path, splits=splits)
     assert not list(path.glob(".*.tmp"))
 
 
 # Damage
-
-
-def flip_a_bit(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-
-
-DAMAGE: dict[str, Callable[[Path], Any]] = {
-    "truncated": lambda path: os.truncate(path, path.stat().st_size // 2),
-    "emptied": lambda path: os.truncate(path, 0),
-    "one bit": flip_a_bit,
-    "missing": lambda path: path.unlink(),
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
-    damage: str, splits: Splits, tiny: dict[str, Any], tmp_path: Path, stop_after: StopAfter, same_run: Same
-) -> None:
-    settings, path = {**tiny, "checkpoint_every": 0}, tmp_path / "run"
-    stopped(splits, path, stop_after, 6, settings)
-    DAMAGE[damage](path / "checkpoint-000006.safetensors")
-    with pytest.warns(UserWarning, match=r"checkpoint-000006\.safetensors is missing or damaged; going back"):
-        resume(path, splits=splits)
-    same_run(path, fit(splits, **settings, run_dir=tmp_path / "whole").path)
-
-
-def test_no_whole_checkpoint_is_left(
-    splits: Splits, tiny: dict[str, Any], tmp_path: Path, stop_after: StopAfter, files_of: Callable[[Path], Any]
-) -> None:
-    path = tmp_path / "run"
-    stopped(splits, path, stop_after, 6, {**tiny, "checkpoint_every": 0})
-    for checkpoint in path.glob("checkpoint-*"):
-        flip_a_bit(checkpoint)
-    before = files_of(path)
-    with (
-        pytest.warns(UserWarning, match="missing or damaged"),
-        pytest.raises(RunError, match=f"every checkpoint in {path} is missing or damaged; start the run again"),
-    ):
-        resume(path, splits=splits)
-    assert files_of(path) == before
-
-
-@pytest.mark.parametrize("content", ["", "{}", '{"format": 1}', "[]", '{"format": 99, "checkpoints": []}'])
-def test_a_damaged_manifest_is_named(
-    content: str, splits: Splits, tiny: dict[str, Any], tmp_path: Path, stop_after: StopAfter
-) -> None:
-    stopped(splits, tmp_path / "run", stop_after, 6, tiny)
-    (tmp_path / "run/checkpoints.json").write_text(content)
-    with pytest.raises(RunError, match=r"checkpoints\.json"):
-        resume(tmp_path / "run", splits=splits)
 
 
 def test_a_cut_last_line_of_the_epochs_does_not_count(
@@ -490,13 +439,12 @@ def wait_for(condition: Callable[[], bool], process: subprocess.Popen[Any]) -> N
 def test_killed_again_and_again(npz: Path, tmp_path: Path, same_run: Same) -> None:
     """SIGKILL at random moments; every step is saved, so that kills hit the saving as well."""
     epochs, path, moments = 60, tmp_path / "run", random.Random(0)
-    manifest = path / "checkpoints.json"
     log = tmp_path / "log"
     for kill in range(3):
         begin = training(npz, path, epochs, "--checkpoint-every", "0") if kill == 0 else ["resume", path, "--quiet"]
-        seen = manifest.stat().st_mtime_ns if manifest.exists() else 0
+        seen = saved_states(path)
         process = forked.start(begin, log)
-        forked.wait_for(lambda: manifest.exists() and manifest.stat().st_mtime_ns != seen, process)  # noqa: B023
+        forked.wait_for(lambda: saved_states(path) != seen, process)  # noqa: B023
         time.sleep(moments.uniform(0, 0.15))
         process.kill()
         process.join()
@@ -528,11 +476,10 @@ def test_what_a_kill_right_after_the_result_leaves_is_cleared(
     splits: Splits, tiny: dict[str, Any], tmp_path: Path
 ) -> None:
     path = fit(splits, **tiny, run_dir=tmp_path / "run").path
-    for name in ("checkpoint-000003.safetensors", "checkpoints.json"):
-        (path / name).write_bytes(b"left over")
+    save_checkpoint(path, 3, {}, {})
     with pytest.raises(RunError, match="is finished already"):
         resume(path, splits=splits)
-    assert not list(path.glob("checkpoint*"))
+    assert not saved_states(path)
 
 
 @pytest.mark.parametrize("method", ["oltr", "crt", "mfw"])

@@ -146,7 +146,6 @@ def test_a_tuning_goes_on_without_training_again(stored: Path) -> None:
 
 NEWER: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "configuration": ("unfinished/config.json", lambda stored: resume(stored / "unfinished")),
-    "manifest": ("unfinished/checkpoints.json", lambda stored: resume(stored / "unfinished")),
     "result": ("finished/result.json", lambda stored: load_result(stored / "finished")),
     "export": ("export/model.json", lambda stored: load_model(stored / "export", device="cpu")),
     "comparison": ("comparison/auto.json", lambda stored: load_model(stored / "comparison", device="cpu")),

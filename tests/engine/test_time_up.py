@@ -9,6 +9,7 @@ from typing import Any
 
 from procrustean.records import RunSpec
 from procrustean.runs import fit_many
+from saved_states import saved_states
 
 Same = Callable[[Path, Path], None]
 
@@ -22,7 +23,7 @@ def test_stopped_in_time_and_gone_on(npz: Path, tmp_path: Path, tiny: dict[str, 
     asked = count()
     cut = fit_many(configs(npz, tmp_path / "cut", tiny), width=2, time_up=lambda: next(asked) > 12)
     assert [(outcome.record, outcome.error) for outcome in cut] == [(None, None)] * 3
-    begun = [(outcome.path / "checkpoints.json").exists() for outcome in cut]
+    begun = [bool(saved_states(outcome.path)) for outcome in cut]
     assert begun == [True, True, False]
     for one, other in zip(fit_many(configs(npz, tmp_path / "cut", tiny)), whole, strict=True):
         same_run(one.path, other.path)

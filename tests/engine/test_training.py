@@ -34,6 +34,7 @@ from procrustean.records import RunSpec, load_result
 from procrustean.records.run_record import StageRecord
 from procrustean.runs import evaluate, fit, load_run
 from procrustean.runs.train_api import Stopped, resume
+from saved_states import saved_states, state
 
 Files = Callable[[Path], dict[str, bytes]]
 Same = Callable[[Path, Path], None]
@@ -153,8 +154,8 @@ def test_ties_on_the_held_out_images_go_to_the_later_epoch(
     stop_after(12)
     with pytest.raises(Stopped):
         fit(splits, **{**settings, "run_dir": tmp_path / "stopped"})
-    checkpoint = load_file(max((tmp_path / "stopped").glob("checkpoint-*.safetensors")))
-    then = {name.removeprefix("net."): value for name, value in checkpoint.items() if name.startswith("net.")}
+    tensors, _ = state(tmp_path / "stopped")
+    then = {name.removeprefix("net."): value for name, value in tensors.items() if name.startswith("net.")}
     assert weights_equal(load_file(run.path / "held_out.safetensors"), then)
     assert not weights_equal(load_file(run.path / "model.safetensors"), then)
 
@@ -446,7 +447,7 @@ def test_the_weights_before_it_are_kept(
     with pytest.raises(Stopped):
         fit(splits, **{**settings, "run_dir": tmp_path / "stopped"})
     stop_after(0)
-    expected = load_file(next((tmp_path / "stopped").glob("checkpoint-*.safetensors")))
+    expected, _ = state(tmp_path / "stopped")
 
     nets = []
     build = Prepared.build_net
@@ -461,8 +462,7 @@ def test_the_weights_before_it_are_kept(
             assert torch.equal(value, kept), name
 
     # Its last checkpoint is the step before, whole: with the cause gone the run goes on to the right end.
-    checkpoints = strict_json(settings["run_dir"] / "checkpoints.json")["checkpoints"]
-    assert checkpoints[-1]["position"]["step"] == 1
+    assert state(settings["run_dir"])[1]["step"] == 1
     monkeypatch.undo()
     same_run(resume(settings["run_dir"], splits=splits).path, whole.path)
 
@@ -476,7 +476,7 @@ def test_a_run_that_diverges_says_whether_there_is_a_checkpoint(
     nan_at(3)
     with pytest.raises(RunError, match=f"; {said}$"):
         fit(splits, **{**run_settings, "checkpoint_every": checkpoint_every})
-    assert any(run_settings["run_dir"].glob("checkpoint-*")) == (checkpoint_every == 0)
+    assert bool(saved_states(run_settings["run_dir"])) == (checkpoint_every == 0)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -650,9 +650,8 @@ def test_a_second_stage_trains_its_part_alone(
     stop_after(8)
     with pytest.raises(Stopped):
         fit(splits, **{**settings, "run_dir": tmp_path / "stopped"})
-    manifest = strict_json(tmp_path / "stopped/checkpoints.json")["checkpoints"]
-    end_of_features, in_classifier = (load_file(tmp_path / "stopped" / entry["file"]) for entry in manifest)
-    assert [entry["position"]["stage"] for entry in manifest] == [1, 1]
+    (end_of_features, before), (in_classifier, after) = (state(tmp_path / "stopped", back) for back in (1, 0))
+    assert (before["stage"], after["stage"]) == (1, 1)
     trained = [f"net.{name}" for name, _ in run.net.named_parameters() if not name.startswith("head.")]
     last = {f"net.{name}": value for name, value in run.net.state_dict().items()}
     for name in trained:

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from saved_states import saved_states
+
 TIMES = ("finished_at", "seconds", "images_per_second")
 PLACES = ("run_dir", "source", "checkpoint_every")
 
@@ -32,7 +34,7 @@ def differences(one: Path, other: Path) -> list[str]:
 def _differing(one: Path, other: Path) -> list[str]:
     """Names of files of a run that differ."""
     # Checkpoints of a finished run are dropped, but a full disk may come between the result and that.
-    paths = [path for run in (one, other) for path in run.iterdir() if not path.name.startswith("checkpoint-")]
+    paths = [path for run in (one, other) for path in run.iterdir() if path not in saved_states(run)]
     kept = sorted({path.name for path in paths if path.suffix in READ})
     found = [name for name in kept if READ[Path(name).suffix](one / name) != READ[Path(name).suffix](other / name)]
     if _bare(one) != _bare(other):

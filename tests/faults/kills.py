@@ -14,6 +14,7 @@ import forked
 from comparing import differences, runs_below
 from procrustean.balance import Problem
 from procrustean.methods import METHODS, make_method
+from saved_states import saved_states, state
 from tally import Tally
 
 #: What a process that was stopped in an orderly way exits with.
@@ -150,8 +151,8 @@ class Disturbed:
 
     def _written(self) -> list[tuple[Path, int]]:
         """When the files that a run begins with, or goes on with, were written."""
-        names = ("config.json", "epochs.jsonl", "checkpoints.json")
-        paths = [run / name for run in runs_below(self.run) for name in names]
+        runs = runs_below(self.run)
+        paths = [path for run in runs for path in (run / "config.json", run / "epochs.jsonl", *saved_states(run))]
         return [(path, path.stat().st_mtime_ns) for path in paths if path.exists()]
 
     def _to_the_end(self, command: list[str]) -> int:
@@ -171,9 +172,9 @@ class Disturbed:
         run = unfinished[0]
         if list(run.glob(".*.tmp")):
             return "while a file was being written"
-        if not (run / "checkpoints.json").exists():
+        if not saved_states(run):
             return "before the first checkpoint"
-        position = json.loads((run / "checkpoints.json").read_text())["checkpoints"][-1]["position"]
+        _, position = state(run)
         if position["epoch"] == position["step"] == 0:
             return "after the end of a stage was saved"
         return "in the middle of an epoch or of an evaluation"

@@ -38,7 +38,8 @@ from procrustean.engine.probabilities import Calibration
 from procrustean.engine.stored_calibration import held_out_scores
 from procrustean.engine.stored_features import load_features
 from procrustean.nets.pretrained import read_pretrained
-from procrustean.records import RunSpec, checkpoints, group_results, load_result
+from procrustean.records import RunSpec, group_results, load_result
+from procrustean.records.checkpoints import load_checkpoint
 from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_record import Probes
 from procrustean.records.several_runs import chosen_run, read_comparison
@@ -166,15 +167,6 @@ def _safetensors() -> bytes:
 
 def _tensors(tensors: dict[str, torch.Tensor]) -> bytes:
     return save(tensors)
-
-
-def _read_checkpoint(path: Path) -> object:
-    """A checkpoint whose manifest says that it is whole, as a hostile writer's would."""
-    name = "checkpoint-000001.safetensors"
-    entry = checkpoints.Entry(file=name, sha256=checkpoints._sha256(path), position={"stage": 0})
-    path.with_name(name).write_bytes(path.read_bytes())
-    path.with_name(checkpoints.MANIFEST).write_bytes(checkpoints._manifest([entry]))
-    return checkpoints.load_checkpoint(path.parent)
 
 
 def _pictures(folder: Path) -> None:
@@ -367,13 +359,11 @@ READERS = {
     "config.json": Reader(
         _fixture("unfinished/config.json"), lambda path: RunFolder.open(path.parent), "config.json", text=True
     ),
-    "checkpoints.json": Reader(
-        _fixture("unfinished/checkpoints.json"),
-        lambda path: checkpoints.load_checkpoint(path.parent),
-        "checkpoints.json",
-        text=True,
+    "checkpoint": Reader(
+        _fixture("unfinished/checkpoint-000001.safetensors"),
+        lambda path: load_checkpoint(path.parent),
+        "checkpoint-000001.safetensors",
     ),
-    "checkpoint": Reader(_safetensors, _read_checkpoint, "new"),
     "epochs.jsonl": Reader(
         _fixture("finished/epochs.jsonl"), lambda path: RunFolder(path.parent).records(), "epochs.jsonl", text=True
     ),

@@ -17,6 +17,7 @@ from procrustean.base.epochs import EpochRecord
 from procrustean.base.progress import Reporter
 from procrustean.runs import fit
 from procrustean.runs.train_api import resume
+from saved_states import saved_states
 
 SETTINGS: dict[str, Any] = {
     "net": "small",
@@ -59,7 +60,7 @@ def main(disk: Path, source: Path, output: Path) -> None:
     except RunError as error:
         print("full:", error)
     assert not (run / "result.json").exists()
-    assert len(list(run.glob("checkpoint-*.safetensors"))) == 2
+    assert len(saved_states(run)) == 2
     (disk / "other").unlink()
 
     mount(disk, "-o", "remount,ro")

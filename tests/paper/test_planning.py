@@ -25,6 +25,7 @@ from procrustean.paper.comparison import held_out_variant
 from procrustean.paper.plan_in_words import absence_lines, blocked_lines
 from procrustean.records import RunSpec
 from procrustean.records.checkpoints import save_checkpoint
+from saved_states import saved_states
 
 OpenStore = Callable[..., Store]
 
@@ -125,7 +126,7 @@ def test_of_a_run_that_has_begun_the_rest_is_predicted(
     assert text().startswith("5.0 million images to train on, about 1 h 24 min here")  # no checkpoint: all of it
     save_checkpoint(place, 1, {}, vars(Position(epoch=150, step=99, records=150)))  # 99 of 198 steps
     assert text().startswith("1.2 million images to train on, about 20 min 50 s here")
-    (place / "checkpoints.json").write_text("{")
+    saved_states(place)[-1].write_bytes(b"{")
     assert text().startswith("5.0 million")  # what is wrong is said when the run is to go on
 
 

@@ -615,7 +615,7 @@ def die_before(function: str, pattern: str) -> None:
     ("moment", "left"),
     [
         (("replace", "results/mine/*.json"), "results/mine/.*.tmp"),
-        (("unlink", "runs/*/checkpoints.json"), "runs/*/checkpoint-*"),
+        (("unlink", "runs/*/checkpoint-*"), "runs/*/checkpoint-*"),
     ],
     ids=["a result half-written", "a finished run with checkpoints"],
 )

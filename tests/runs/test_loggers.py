@@ -18,6 +18,7 @@ from procrustean.base.progress import Reporter
 from procrustean.records import RunSpec
 from procrustean.runs import train_api as api
 from procrustean.runs.loggers import TrackingReporter, scalars_of
+from saved_states import saved_states
 
 SETTINGS: dict[str, Any] = {"imbalance": "step", "rho": 20, "epochs": 3, "device": "cpu", "track_training": True}
 
@@ -140,7 +141,7 @@ def test_a_run_that_begins_anew_is_logged_once(tmp_path: Path) -> None:
     run = tmp_path / "run"
     with pytest.raises(Killed):
         fit("digits", run_dir=run, reporter=InTheSecondEpoch(), log="tensorboard", **SETTINGS)
-    assert not (run / "checkpoints.json").exists()
+    assert not saved_states(run)
     api.resume(run, log="tensorboard")
     assert [step for step, _ in scalars(run / "tensorboard")["loss"]] == [1, 2, 3]
 

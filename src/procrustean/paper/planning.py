@@ -226,7 +226,7 @@ def share_done(folder: Path, config: RunSpec) -> float:
         checkpoints = kept_checkpoints(folder)
         if not checkpoints:
             return 0.0
-        position = Position.from_json(checkpoints[-1].position, str(folder))
+        position = Position.from_json(checkpoints[-1].position(), str(folder))
     except RunError:  # said when the run goes on
         return 0.0
     recipe, images = recipe_of(config), training_images(config)

@@ -1,55 +1,71 @@
-"""Checkpoints: a safetensors file and a manifest, written so that a kill at any moment leaves a whole one behind."""
+"""Checkpoints: safetensors files that each hold a whole state and its hash, so that a kill at any moment leaves one."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import torch
-from msgspec import Meta, MsgspecError, Struct
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
-from procrustean.base.errors import CannotWrite, RunError
-from procrustean.base.files import OF_A_RUN, Check, drop, is_half_written, no_check, replacing, write_atomically
-from procrustean.base.json_files import FORMAT, check_format, parse_json, to_typed, typed_json
+from procrustean.base.errors import RunError
+from procrustean.base.files import Check, drop, is_half_written, no_check, replacing
+from procrustean.base.json_files import parse_json
 from procrustean.base.lease import MARKER
 
-MANIFEST = "checkpoints.json"
-PREVIOUS = "checkpoints.previous.json"
 KEPT = 2
 FILE = re.compile(r"checkpoint-(\d{6,})\.safetensors")
 
 
-class Entry(Struct, frozen=True, kw_only=True):
-    """A checkpoint that counts."""
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint that is kept; what cannot be read of it is a RunError that names it."""
 
-    file: Annotated[str, Meta(pattern=r"^checkpoint-\d{6,}\.safetensors$")]
-    sha256: str
-    position: dict[str, Any]
+    path: Path
+    number: int
+
+    def position(self) -> dict[str, Any]:
+        """Where the run stood."""
+        with self._readable(), safe_open(self.path, "pt") as file:
+            position: dict[str, Any] = parse_json(file.metadata()["position"].encode())
+            return position
+
+    def load(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Tensors and position, as they were saved."""
+        position = self.position()
+        with self._readable(), safe_open(self.path, "pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  no mapping
+            if file.metadata()["sha256"] != _digest(tensors, file.metadata()["position"]):
+                raise ValueError("its content does not match its hash")
+        return tensors, position
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
+            raise RunError(f"{self.path} is damaged ({error})") from error
 
 
-class Manifest(Struct, frozen=True, kw_only=True):
-    """The content of checkpoints.json, oldest first."""
-
-    format: Literal[1] = FORMAT
-    sha256: str  # of the checkpoints as they are listed
-    checkpoints: list[Entry]
-
-
-def save_tensors(path: Path, tensors: Mapping[str, Tensor], check: Check = no_check) -> None:
+def save_tensors(
+    path: Path, tensors: Mapping[str, Tensor], check: Check = no_check, metadata: dict[str, str] | None = None
+) -> None:
     """Write a safetensors file atomically, if the check allows it in the end."""
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with replacing(path, check=check) as temporary:
         temporary.touch()
         usual = temporary.stat().st_mode
         try:
-            save_file(contiguous, temporary)
+            save_file(contiguous, temporary, metadata)
         except SafetensorError as error:
             raise OSError(str(error)) from error
         if temporary.stat().st_mode != usual:  # safetensors makes a file that nobody else may read
@@ -63,54 +79,40 @@ def save_checkpoint(
     position: Mapping[str, Any],
     check: Check = no_check,
 ) -> None:
-    """Save a checkpoint and drop all but the last two; the manifest, written last, makes it count.
+    """Save a checkpoint and drop all but the last two.
 
     Args:
         folder, number: the run's, and of the checkpoint.
         tensors, position: what is saved.
-        check: raises an error if this process may not write in the folder any more; asked before each file.
+        check: raises an error if this process may not write in the folder any more.
     """
-    path = folder / f"checkpoint-{number:06d}.safetensors"
-    save_tensors(path, tensors, check)
-    try:
-        entry = Entry(file=path.name, sha256=_sha256(path), position=dict(position))
-    except OSError as error:
-        raise CannotWrite(f"cannot read {path} after writing it ({error.strerror or error}); {OF_A_RUN}") from error
-    before = kept_checkpoints(folder)
-    entries = [*[e for e in before if e.file != path.name][-(KEPT - 1) :], entry]
-    if before:
-        write_atomically(folder / PREVIOUS, _manifest(before), OF_A_RUN, check)
-    write_atomically(folder / MANIFEST, _manifest(entries), OF_A_RUN, check)
-    kept = {e.file for e in entries}
-    for old in folder.glob("checkpoint-*.safetensors"):
-        if old.name not in kept:
-            drop(old)
+    place = json.dumps(dict(position))
+    metadata = {"position": place, "sha256": _digest(tensors, place)}
+    save_tensors(folder / f"checkpoint-{number:06d}.safetensors", tensors, check, metadata)
+    for old in kept_checkpoints(folder)[:-KEPT]:
+        drop(old.path)
 
 
 def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any], int] | None:
     """The newest whole checkpoint: tensors, position and number; None if there is none yet.
 
-    A missing or damaged one is passed over with a warning, for the one before it.
+    A damaged one is passed over with a warning, for the one before it.
     """
-    entries, problem = _newest_manifest(folder)
-    if problem:
-        warnings.warn(f"{problem}; going back to the manifest before it", stacklevel=2)
-    for entry in reversed(entries):
-        path = folder / entry.file
+    kept = kept_checkpoints(folder)
+    for checkpoint in reversed(kept):
         try:
-            if _sha256(path) == entry.sha256:
-                return load_file(path), entry.position, int(FILE.fullmatch(path.name)[1])  # type: ignore[index]
-        except (OSError, SafetensorError):
-            pass  # told of below
-        warnings.warn(f"{path} is missing or damaged; going back to the checkpoint before it", stacklevel=2)
-    if entries:
-        raise RunError(f"every checkpoint in {folder} is missing or damaged; start the run again in a new folder")
+            return *checkpoint.load(), checkpoint.number
+        except RunError as error:
+            warnings.warn(f"{error}; going back to the checkpoint before it", stacklevel=2)
+    if kept:
+        raise RunError(f"every checkpoint in {folder} is damaged; start the run again in a new folder")
     return None
 
 
-def kept_checkpoints(folder: Path) -> list[Entry]:
-    """The checkpoints that count, oldest first: what each is."""
-    return _newest_manifest(folder)[0]
+def kept_checkpoints(folder: Path) -> list[Checkpoint]:
+    """The checkpoints in a folder, oldest first."""
+    named = [(FILE.fullmatch(path.name), path) for path in folder.glob("checkpoint-*")]
+    return sorted((Checkpoint(path, int(name[1])) for name, path in named if name), key=lambda kept: kept.number)
 
 
 def is_leftover(path: Path) -> bool:
@@ -120,45 +122,16 @@ def is_leftover(path: Path) -> bool:
 
 def remove_checkpoints(folder: Path) -> None:
     """Drop the checkpoints of a finished run."""
-    for path in (folder / MANIFEST, folder / PREVIOUS, *folder.glob("checkpoint-*.safetensors")):
-        drop(path)
+    for checkpoint in kept_checkpoints(folder):
+        drop(checkpoint.path)
 
 
-def _newest_manifest(folder: Path) -> tuple[list[Entry], str]:
-    """What the newest whole manifest names (nothing if there is none yet), and what is wrong with a newer one."""
-    problems: list[str] = []
-    for path in (folder / MANIFEST, folder / PREVIOUS):
-        try:
-            return _entries_of(path), "; ".join(problems)
-        except FileNotFoundError:
-            problems.append(f"{path} is missing")
-        except (OSError, ValueError, MsgspecError, RecursionError) as error:
-            problems.append(f"{path} is damaged ({error})")
-    if not all(problem.endswith("is missing") for problem in problems):
-        raise RunError(f"{'; '.join(problems)}; start the run again in a new folder")
-    return [], ""
-
-
-def _entries_of(path: Path) -> list[Entry]:
-    content = parse_json(path.read_bytes())
-    check_format(content, path)
-    manifest = to_typed(content, Manifest)
-    if manifest.sha256 != _digest(manifest.checkpoints):
-        raise ValueError("its content does not match its hash")
-    return manifest.checkpoints
-
-
-def _manifest(entries: list[Entry]) -> bytes:
-    return typed_json(Manifest(sha256=_digest(entries), checkpoints=entries), indent=0)
-
-
-def _digest(entries: list[Entry]) -> str:
-    return hashlib.sha256(typed_json(entries, indent=0)).hexdigest()
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _digest(tensors: Mapping[str, Tensor], position: str) -> str:
+    digest = hashlib.sha256(position.encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {_kind(tensor)}".encode())
+        digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
 
 
 def check_tensors(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor], place: str) -> None:

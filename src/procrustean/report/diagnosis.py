@@ -135,13 +135,12 @@ def _weights_of_finished(directory: RunFolder, record: RunRecord) -> list[Weight
 
 def _weights_of_unfinished(directory: RunFolder, lengths: Sequence[int]) -> list[Weights]:
     found = _kept(directory, list(accumulate(lengths)))
-    for entry in kept_checkpoints(directory.path):
-        position = entry.position
+    for checkpoint in kept_checkpoints(directory.path):
+        position = checkpoint.position()
         between_stages = position["epoch"] == 0 and position["step"] == 0
         epoch = position["records"] + (position["step"] > 0)
         if epoch:
-            path = directory.path / entry.file
-            found.append(Weights(path, epoch, position["stage"] - between_stages, prefix="net."))
+            found.append(Weights(checkpoint.path, epoch, position["stage"] - between_stages, prefix="net."))
     return found
 
 
