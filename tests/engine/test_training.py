@@ -847,11 +847,6 @@ def test_epochs_are_shared_out(shares: tuple[float, ...], epochs: int, expected:
     assert stage_epochs(of_shares(*shares), epochs) == expected
 
 
-def test_epochs_that_can_only_be_a_slip_are_refused_at_once() -> None:
-    with pytest.raises(ConfigError, match=r"1,000,000,000 epochs received; at most 1,000,000"):
-        stage_epochs(of_shares(1.0), 1_000_000_000)
-
-
 @pytest.mark.parametrize(
     ("shares", "epochs"),
     [

@@ -13,9 +13,6 @@ from procrustean.base.random_numbers import torch_seed
 from procrustean.methods.base import CleanBatches, Judge, Method, check_shares
 from procrustean.nets.classifier import Classifier
 
-#: More are a slip of the keyboard, and their plan alone would take minutes.
-MOST_EPOCHS = 1_000_000
-
 
 def reshape_for(net: Classifier, method: Method, number: int, seed: int) -> None:
     """What a stage changes about the network, on the CPU: the same numbers are drawn on every device."""
@@ -64,8 +61,6 @@ def stage_epochs(method: Method, epochs: int) -> list[int]:
     """Epochs of each stage by their shares; they add up, and every stage has at least one."""
     check_shares(method, method.label)
     shares = [stage.share for stage in method.stages]
-    if epochs > MOST_EPOCHS:
-        raise ConfigError(f"{epochs:,} epochs received; at most {MOST_EPOCHS:,} are taken, which no data set needs")
     if epochs < len(shares):
         raise ConfigError(f"{epochs} epochs received for {len(shares)} stages; every stage needs at least one")
     lengths = [1] * len(shares)

@@ -130,7 +130,7 @@ def _digest(tensors: Mapping[str, Tensor], position: str) -> str:
     digest = hashlib.sha256(position.encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {_kind(tensor)}".encode())
-        digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy())
+        digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

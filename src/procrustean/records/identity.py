@@ -133,28 +133,24 @@ def _flat(identity: Identity) -> dict[str, Any]:
     return flat
 
 
-#: Characters of a value, and places of a list, that a message shows.
+#: Characters of a value, and classes, that a message shows.
 LONGEST, SHOWN = 60, 3
 
 
 def difference(name: str, before: Any, now: Any) -> str:
-    """How a value differs from what it was; of long lists, the places where they do.
+    """How a value differs from what it was; of long lists, the first place where they do.
 
     >>> difference("counts", [24, 18], [23, 18])
     'counts: [24, 18] when it began, [23, 18] now'
     >>> difference("counts", list(range(100)), [*range(99), 7])
     'counts, place 99: 99 when it began, 7 now'
     """
-    if len(str(before)) <= LONGEST and len(str(now)) <= LONGEST:
-        return _told(name, before, now)
-    if not isinstance(before, list) or not isinstance(now, list):
-        return _told(name, _short(before), _short(now))
-    texts = [] if len(before) == len(now) else [_told(f"{name}, how many", len(before), len(now))]
-    places = [place for place, (a, b) in enumerate(zip(before, now, strict=False)) if a != b]
-    texts += [_told(f"{name}, place {i}", _short(before[i]), _short(now[i])) for i in places[:SHOWN]]
-    if len(places) > SHOWN:
-        texts.append(f"and {len(places) - SHOWN} more places of {name}")
-    return "; ".join(texts)
+    if len(str(before)) > LONGEST and isinstance(before, list) and isinstance(now, list):
+        if len(before) != len(now):
+            return difference(f"{name}, how many", len(before), len(now))
+        place = next(place for place, pair in enumerate(zip(before, now, strict=True)) if pair[0] != pair[1])
+        return difference(f"{name}, place {place}", before[place], now[place])
+    return f"{name}: {_short(before)} when it began, {_short(now)} now"
 
 
 def image_counts_difference(before: Mapping[str, int], now: Mapping[str, int]) -> str:
@@ -172,10 +168,6 @@ def image_counts_difference(before: Mapping[str, int], now: Mapping[str, int]) -
     if len(classes) > SHOWN:
         texts.append(f"and {len(classes) - SHOWN} more classes")
     return f"{sum(now.values())} in all, were {sum(before.values())}: {'; '.join(texts)}"
-
-
-def _told(name: str, before: Any, now: Any) -> str:
-    return f"{name}: {before} when it began, {now} now"
 
 
 def _short(value: Any) -> str:
