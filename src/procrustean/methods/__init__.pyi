@@ -1,5 +1,3 @@
-from .base import Method as Method
-from .base import Stage as Stage
 from .class_balanced import ClassBalanced as ClassBalanced
 from .make import METHODS as METHODS
 from .make import checked_options as checked_options
@@ -8,3 +6,5 @@ from .make import make_method as make_method
 from .make import option_defaults as option_defaults
 from .own_method import check_parts as check_parts
 from .seql import SEQL as SEQL
+from .stages import Method as Method
+from .stages import Stage as Stage

@@ -15,7 +15,7 @@ from procrustean.balance.objectives import Classify, Mixer, Mixture, Reduction
 from procrustean.balance.types import Batch, Clock, Problem
 from procrustean.balance.weights import DeferredWeights, deferred
 from procrustean.base.errors import ConfigError
-from procrustean.methods.base import Method, Stage
+from procrustean.methods.stages import Method, Stage
 
 #: Best alpha of the paper's table where it differs from the general default: long-tailed CIFAR-100.
 ALPHA = {("cifar100", "long_tailed"): 0.2}

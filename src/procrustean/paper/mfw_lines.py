@@ -15,7 +15,7 @@ from procrustean.data.sets.table import known
 from procrustean.data.sources import is_named
 from procrustean.records.groups import Group, group_results
 from procrustean.records.identity import comparable, data_setting
-from procrustean.records.names import named_settings
+from procrustean.records.run_names import named_settings
 from procrustean.records.run_record import Result
 
 if TYPE_CHECKING:

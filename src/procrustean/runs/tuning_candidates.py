@@ -17,7 +17,7 @@ from procrustean.data.recipes import data_set
 from procrustean.data.sets.base import DataSet
 from procrustean.data.sets.table import all_sets
 from procrustean.data.sources import has_validation
-from procrustean.engine.prepared import (
+from procrustean.engine.prepared_run import (
     Prepared,
     known_source,
 )
