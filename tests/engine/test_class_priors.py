@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from procrustean.base import ConfigError
-from procrustean.engine.class_priors import prior_of, read_prior
+from procrustean.engine.probabilities import prior_of, read_prior
 
 CLASSES, COUNTS = ("cat", "dog"), (30, 10)
 

@@ -15,7 +15,7 @@ from procrustean.base import ConfigError
 from procrustean.data import ImageSet, Splits, build, select
 from procrustean.data.sets.table import known
 from procrustean.engine import evaluation
-from procrustean.engine.evaluation import class_totals, confusion, metrics_of
+from procrustean.engine.evaluation import metrics_of
 
 Batches = list[tuple[torch.Tensor, torch.Tensor]]
 
@@ -31,10 +31,6 @@ def scored(classes: int, images: int, seed: int = 0) -> Batches:
 @pytest.mark.parametrize("classes", [3, 7, 40])
 def test_totals_are_those_of_the_confusion_matrix(classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     batches, counts = scored(classes, 500), list(range(classes, 0, -1))
-    matrix, top5 = confusion(batches, classes)
-    totals, top5_again = class_totals(batches, classes)
-    assert totals.tolist() == [matrix.diagonal().tolist(), matrix.sum(1).tolist(), matrix.sum(0).tolist()]
-    assert int(top5) == int(top5_again)
     whole = metrics_of(batches, counts)
     monkeypatch.setattr(evaluation, "LARGEST_STORED_CONFUSION", classes - 1)
     without = metrics_of(batches, counts)
@@ -43,7 +39,9 @@ def test_totals_are_those_of_the_confusion_matrix(classes: int, monkeypatch: pyt
 
 
 def test_as_many_classes_as_inaturalist_take_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation, "confusion", lambda *arguments: pytest.fail("a matrix of classes by classes"))
+    monkeypatch.setattr(
+        evaluation, "metrics_from_confusion", lambda *arguments: pytest.fail("a matrix of classes by classes")
+    )
     counts = known("inaturalist18").counts["train"]
     labels = torch.arange(8142).repeat(1)
     scores = torch.zeros(8142, 1).expand(-1, 8142)
@@ -102,9 +100,10 @@ def test_more_random_numbers_than_memory_are_refused(monkeypatch: pytest.MonkeyP
 
 def test_of_equal_scores_the_first_classes_are_the_top_five() -> None:
     labels = torch.arange(8)
-    _, top5 = confusion([(torch.zeros(8, 8), labels)], 8)
-    assert int(top5) == 5
+    assert metrics_of([(torch.zeros(8, 8), labels)], [1] * 8).top5 == 5 / 8
     scores = torch.zeros(8, 8)
     scores[:, 7] = 1  # before all others, so that only four of the equal ones are left
-    assert int(confusion([(scores, labels)], 8)[1]) == 5
-    assert int(confusion([(scores, labels)], 8)[0].sum(0)[7]) == 8
+    found = metrics_of([(scores, labels)], [1] * 8)
+    assert found.top5 == 5 / 8
+    assert found.confusion is not None
+    assert [row[7] for row in found.confusion] == [1] * 8

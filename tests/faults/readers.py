@@ -33,8 +33,7 @@ from procrustean.data.stores.listing import Problem, listing_of, read_lines
 from procrustean.data.stores.store import content_digest, open_store, verify
 from procrustean.deploy import load_model
 from procrustean.deploy.model import ModelSpec, network_of
-from procrustean.engine.class_priors import read_prior
-from procrustean.engine.probabilities import Calibration
+from procrustean.engine.probabilities import Calibration, read_prior
 from procrustean.engine.stored_calibration import held_out_scores
 from procrustean.engine.stored_features import load_features
 from procrustean.nets.pretrained import read_pretrained

@@ -64,7 +64,7 @@ class Thresholds:
         from procrustean.data.describe import some_names
         from procrustean.deploy.cautions import cautions, sentence
         from procrustean.deploy.model_loading import built_in_prior, model_folder, needs_load_program, spec_of
-        from procrustean.engine.class_priors import read_prior
+        from procrustean.engine.probabilities import read_prior
 
         if few := [t.name for t in found if t.images < FEW_TO_JUDGE]:
             yield f"Fewer than {FEW_TO_JUDGE} held-out images of {some_names(few)}: their lines are rough, or empty."

@@ -20,8 +20,7 @@ from procrustean.data.imageset import NO_TEST, Images, ImageSet, Splits
 from procrustean.data.set_aside import hold_out_together
 from procrustean.deploy.estimator_images import files_among, pixels_of_files, pixels_of_numbers, scale_of
 from procrustean.deploy.model import Model
-from procrustean.engine.class_priors import prior_of, read_prior
-from procrustean.engine.probabilities import Prior
+from procrustean.engine.probabilities import Prior, prior_of, read_prior
 from procrustean.records.run_spec import ADVISED, AUTO
 from procrustean.runs.method_advice import MethodChoice
 

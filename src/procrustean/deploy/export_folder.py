@@ -17,7 +17,7 @@ from procrustean.deploy.export_formats import FILES, Format, write
 from procrustean.deploy.load_program import load_example
 from procrustean.deploy.model_card import model_card
 from procrustean.deploy.model_loading import SPEC, ExportedModel, Pixels, load_model, model_folder, why_no_model
-from procrustean.engine.class_priors import read_prior
+from procrustean.engine.probabilities import read_prior
 from procrustean.engine.stored_calibration import HELD_OUT_SCORES
 from procrustean.records.finding_runs import RESULT_FILE
 from procrustean.records.run_folder import RunFolder

@@ -14,11 +14,10 @@ from procrustean.base.errors import ProcrusteanError, RunError
 from procrustean.base.json_files import FORMAT, read_typed
 from procrustean.data.recipes import data_set
 from procrustean.deploy.model import Model, ModelSpec, method_of
-from procrustean.engine.class_priors import prior_of
 from procrustean.engine.prepared_run import (
     known_source,
 )
-from procrustean.engine.probabilities import Calibration, Labels, Prior, Scores, uncalibrated
+from procrustean.engine.probabilities import Calibration, Labels, Prior, Scores, prior_of, uncalibrated
 from procrustean.engine.stored_calibration import held_out_scores
 from procrustean.records.finding_runs import CONFIG_FILE, RESULT_FILE, no_run_at, resume_command
 from procrustean.records.run_folder import RunFolder

@@ -29,8 +29,7 @@ from procrustean.deploy.cautions import cautions
 from procrustean.deploy.model import Model
 from procrustean.deploy.model_loading import load_model
 from procrustean.deploy.thresholds import Levels, announced, joined, levels_of, read_levels
-from procrustean.engine.class_priors import prior_of, read_prior
-from procrustean.engine.probabilities import Prior
+from procrustean.engine.probabilities import Prior, prior_of, read_prior
 
 BATCH = 256
 

@@ -15,8 +15,7 @@ from procrustean.base.errors import ConfigError, did_you_mean
 from procrustean.base.escaping import spreadsheet
 from procrustean.base.table_formats import NOTHING, Cell, Column, Table
 from procrustean.deploy.model_loading import built_in_prior, held_out_of, model_folder, spec_of
-from procrustean.engine.class_priors import prior_of, read_prior
-from procrustean.engine.probabilities import Prior, class_frequencies
+from procrustean.engine.probabilities import Prior, class_frequencies, prior_of, read_prior
 
 #: Significant decimal digits of a threshold; with 17 every float is told apart.
 FEWEST_DIGITS, MOST_DIGITS = 4, 17

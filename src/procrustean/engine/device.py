@@ -63,11 +63,13 @@ def _bf16_on_cpu(small: bool) -> tuple[bool, str]:
 
 def cpu_flags() -> frozenset[str]:
     """Instruction-set flags of the processor; empty where the system does not list them."""
+    return frozenset(_cpu_info("flags").split())
+
+
+def _cpu_info(name: str) -> str:
     listing = Path("/proc/cpuinfo")
-    if not listing.exists():
-        return frozenset()
-    lines = (line for line in listing.read_text().splitlines() if line.startswith("flags"))
-    return frozenset(next(lines, "").partition(":")[2].split())
+    lines = listing.read_text().splitlines() if listing.exists() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(name)), "")
 
 
 @contextmanager
@@ -127,12 +129,7 @@ def machine(device: torch.device) -> str:
     """The machine in words, for records."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    models = [
-        line.partition(":")[2].strip()
-        for line in (Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else ())
-        if line.startswith("model name")
-    ]
-    return models[0] if models else platform.processor() or platform.machine()
+    return _cpu_info("model name") or platform.processor() or platform.machine()
 
 
 #: Networks whose layers are shorter than the hand-over between threads.

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -70,53 +71,24 @@ def scored(prepared: Prepared, net: nn.Module, images: ImageSet, stores: Stores 
     return list(predictions(net, store, prepared.placement.low_precision))
 
 
-def confusion(batches: Iterable[tuple[Tensor, Tensor]], classes: int) -> tuple[Tensor, Tensor]:
-    """Confusion matrix [C, C] (rows: true class) and the number of images whose class is among the top 5, 0-d.
-
-    Args:
-        batches: scores and labels, as `predictions` yields them.
-        classes: C.
-    """
-    matrix, top5 = torch.zeros(classes * classes, dtype=torch.int64), torch.zeros((), dtype=torch.int64)
-    for scores, labels in batches:
-        matrix, top5 = matrix.to(labels.device), top5.to(labels.device)
-        matrix += torch.bincount(labels * classes + scores.argmax(1), minlength=classes * classes)
-        top5 += _among_top5(scores, labels)
-    return matrix.view(classes, classes), top5
-
-
-def class_totals(batches: Iterable[tuple[Tensor, Tensor]], classes: int) -> tuple[Tensor, Tensor]:
-    """Images of each class that are classified correctly, that there are, and that are predicted to be of it, [3, C],
-    and the number of images whose class is among the top 5, 0-d: all that metrics need where C x C is too much.
-    """
-    totals, top5 = torch.zeros(3, classes, dtype=torch.int64), torch.zeros((), dtype=torch.int64)
-    for scores, labels in batches:
-        totals, top5 = totals.to(labels.device), top5.to(labels.device)
-        found = scores.argmax(1)
-        # The wrong ones are counted in a class of their own: indexing by which are right would wait for the device.
-        right = torch.where(found == labels, labels, classes)
-        totals += torch.stack([torch.bincount(of, minlength=classes + 1)[:classes] for of in (right, labels, found)])
-        top5 += _among_top5(scores, labels)
-    return totals, top5
-
-
 def _among_top5(scores: Tensor, labels: Tensor) -> Tensor:
-    """How many images have fewer than five classes before their own; of equal scores the first class wins, as in
+    """Which images have fewer than five classes before their own, [n]; of equal scores the first class wins, as in
     argmax: else the ties of bf16 would all count as right."""
     own = scores.gather(1, labels[:, None])
     earlier = torch.arange(scores.shape[1], device=scores.device) < labels[:, None]
-    return (((scores > own) | ((scores == own) & earlier)).sum(1) < 5).sum()
+    return ((scores > own) | ((scores == own) & earlier)).sum(1) < 5
 
 
 def metrics_of(batches: Iterable[tuple[Tensor, Tensor]], counts: Sequence[int]) -> Metrics:
     """All metrics of scores and labels, as `predictions` yields them; `counts` are the training images per class."""
-    classes = len(counts)
-    if classes > LARGEST_STORED_CONFUSION:
-        totals, top5 = class_totals(batches, classes)
-        correct, true, predicted = totals.cpu().numpy()
-        return metrics_from_totals(correct, true, predicted, counts, top5_correct=int(top5))
-    matrix, top5 = confusion(batches, classes)
-    return metrics_from_confusion(matrix.cpu().numpy(), counts, top5_correct=int(top5) if classes > 5 else None)
+    parts = [(labels, scores.argmax(1), _among_top5(scores, labels)) for scores, labels in batches]
+    true, found, among = (torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True))
+    classes, top5 = len(counts), int(among.sum())
+    if classes <= LARGEST_STORED_CONFUSION:
+        matrix = np.bincount(true * classes + found, minlength=classes**2).reshape(classes, classes)
+        return metrics_from_confusion(matrix, counts, top5_correct=top5)
+    totals = [np.bincount(of, minlength=classes) for of in (true[true == found], true, found)]
+    return metrics_from_totals(*totals, counts, top5_correct=top5)
 
 
 def evaluate_net(

@@ -15,8 +15,8 @@ from procrustean.balance.samplers import reversed_frequency
 from procrustean.balance.types import Batch, Clock, Problem
 from procrustean.data.recipes import published
 from procrustean.methods.stages import Method, Stage
-from procrustean.nets.bilateral import BilateralBackbone
 from procrustean.nets.classifier import Classifier
+from procrustean.nets.derived import BilateralBackbone
 
 #: On iNaturalist the authors stretch the move over more epochs than these trainings have.
 STRETCHED = {90: 100, 180: 200}

@@ -15,8 +15,8 @@ from procrustean.balance.types import Problem
 from procrustean.base.errors import ConfigError
 from procrustean.data.recipes import decoupling_recipes, published
 from procrustean.methods.stages import Method, Stage
-from procrustean.nets.bilateral import BilateralBackbone
 from procrustean.nets.classifier import Classifier
+from procrustean.nets.derived import BilateralBackbone
 
 ALPHA = {"cifar10": 1.0, "cifar100": 1.5, "imagenet-lt": 3.0}
 

@@ -52,6 +52,6 @@ NETS: dict[str, Callable[..., Backbone]] = {
     "efficientnet_lite1": family("efficientnet_lite", "EfficientNetLite", depth=1.1),
     "efficientnet_lite2": family("efficientnet_lite", "EfficientNetLite", width=1.1, depth=1.2),
     # With features of width 2, as in the paper's illustration.
-    "resnet32-2d": family("projected", "projected", net="resnet32"),
-    "small-2d": family("projected", "projected", net="small"),
+    "resnet32-2d": family("derived", "projected", net="resnet32"),
+    "small-2d": family("derived", "projected", net="small"),
 }

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from procrustean.balance.triton_launch import launch
 from procrustean.nets.kernels import device_code as kernels
-from procrustean.nets.kernels import weight_gradient_code as weight_kernels
 
 #: Pixels per program of the convolutions and of the gradients that gather statistics, by channels; measured on an H200.
 CONV_BLOCK = {16: 512, 32: 256, 64: 64}
@@ -151,18 +150,18 @@ def weight_gradient(x: Tensor, dy: Tensor, weight: Tensor, layer: Layer) -> Tens
     partial = torch.empty((parts, 9, ci_pad, co), device=x.device)
     if layer.CI == co == 16 and layer.STRIDE == 1:
         launch(
-            weight_kernels.conv_backward_weight_thin, (parts,), x, dy, partial, pixels,
+            kernels.conv_backward_weight_thin, (parts,), x, dy, partial, pixels,
             H=layer.H_IN, W=layer.W_IN, CI=layer.CI, CO=co, BLOCK=block, BLOCKS=blocks, num_warps=2, num_stages=2,
         )  # fmt: skip
     else:
         launch(
-            weight_kernels.conv_backward_weight, (parts, 3), x, dy, partial, pixels,
+            kernels.conv_backward_weight, (parts, 3), x, dy, partial, pixels,
             **layer._asdict(), CI_PAD=ci_pad, BLOCK=block, BLOCKS=blocks,
             num_warps={16: 1, 32: 2, 64: 4}[co], num_stages=2,
         )  # fmt: skip
     gradient = torch.empty_like(weight, memory_format=torch.channels_last)
     launch(
-        weight_kernels.sum_weight_parts, (9 * ci_pad * co // WEIGHT_SUMS_BLOCK,), partial, gradient, parts,
+        kernels.sum_weight_parts, (9 * ci_pad * co // WEIGHT_SUMS_BLOCK,), partial, gradient, parts,
         CHUNK=CHUNK // WEIGHT_SUMS_BLOCK, CI=layer.CI, CI_PAD=ci_pad, CO=co, BLOCK=WEIGHT_SUMS_BLOCK, num_warps=4,
     )  # fmt: skip
     return gradient
