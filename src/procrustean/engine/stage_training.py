@@ -197,10 +197,10 @@ class StageRun:
         from procrustean.balance.triton_launch import compile_in_parallel
 
         # Nothing is computed: what layers without such kernels make of it must not stay in their statistics.
-        self.optimizer.buffers.remember()
+        statistics, kept = self.optimizer.buffers.flat, self.optimizer.buffers.flat.clone()
         with compile_in_parallel(), precision(self.device, self.steps[0].low_precision):
             self.net(self.steps[0].batch().x)
-        self.optimizer.buffers.restore()
+        statistics.copy_(kept)
 
     def mean_loss(self) -> float:
         """Mean loss per image of the epoch; waits for the device."""
@@ -220,7 +220,7 @@ class StageRun:
                 return first_step + bad, [int(i) for i in np.sort(rows)]
             first_step += part.inputs.steps
             first_image += part.inputs.steps * part.inputs.batch
-        raise RuntimeError("updates are suppressed, but no step reported a non-finite value")
+        raise RuntimeError("a value is not finite, but no step reported it")
 
     def changing(self) -> list[Tensor]:
         """Every tensor a training step writes to."""
