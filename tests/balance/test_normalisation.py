@@ -201,12 +201,6 @@ def test_labels_that_are_no_tensor_are_refused(batches: Batches) -> None:
         recalibrate(model, [(images, labels.tolist()) for images, labels in batches])
 
 
-def test_a_mapping_of_other_names_than_those_of_the_arguments_is_told() -> None:
-    model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
-    with pytest.raises(DataError, match=r"a batch of image, label \(.*give batches as mappings of the arguments"):
-        recalibrate(model, [{"image": torch.randn(4, 2), "label": torch.zeros(4)}], on="clean")
-
-
 def test_frozen_statistics_stay_in_a_model_that_trains(batches: Batches) -> None:
     model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4))
     model[1].eval()
@@ -232,17 +226,3 @@ def test_a_model_that_cannot_be_called_without_its_labels(on: Any, batches: Batc
     model = NeedsLabels()
     MFW(COUNTS).attach(model, "layer1", labels="labels")
     assert recalibrate(model, batches, on=on) == 1
-
-
-def test_batches_without_what_the_model_is_called_with(batches: Batches) -> None:
-    with pytest.raises(DataError, match=r"called with images alone \(missing a required argument: 'labels'\)"):
-        recalibrate(NeedsLabels(), batches, on="clean")
-
-
-def test_an_error_of_a_type_inside_the_model_is_its_own(batches: Batches) -> None:
-    class Faulty(Model):
-        def forward(self, images: Tensor, labels: Tensor | None = None) -> Tensor:
-            return F.relu(super().forward(images), unknown=True)  # type: ignore[call-arg]
-
-    with pytest.raises(TypeError, match="unexpected keyword argument 'unknown'"):
-        recalibrate(Faulty(), batches, on="clean")

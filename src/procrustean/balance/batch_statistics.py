@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from procrustean.balance.counting import label_of
-from procrustean.balance.layer_trace import call_mismatch, kept_modes
+from procrustean.balance.layer_trace import kept_modes
 from procrustean.balance.mfw_attach import attachments
 from procrustean.base.errors import DataError, LayerError, one_of
 
@@ -75,7 +75,7 @@ def recalibrate(model: nn.Module, batches: Iterable[Any], *, on: On = "mixed") -
                         kwargs.setdefault(handle.labels_argument, labels)
                     if mixed:
                         labelled.enter_context(handle(labels))
-                _run(model, args, kwargs)
+                model(*args, **kwargs)
             passed += 1
         if not passed:
             raise DataError("no batches received to compute statistics on; give those of an epoch of training")
@@ -140,20 +140,6 @@ def _statistics(layer: _BatchNorm) -> tuple[Tensor, Tensor]:
     assert layer.running_mean is not None
     assert layer.running_var is not None
     return layer.running_mean, layer.running_var
-
-
-def _run(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    try:
-        model(*args, **kwargs)
-    except TypeError as error:
-        why = call_mismatch(model, args, kwargs)
-        if why is None:  # the matter of something inside the model
-            raise
-        given = f"a batch of {', '.join(kwargs)}" if kwargs else "images alone"
-        raise DataError(
-            f"the model cannot be called with {given} ({why}); give batches as mappings of the arguments that it is "
-            "called with, by their names"
-        ) from error
 
 
 def _call(batch: Any, device: torch.device) -> tuple[tuple[Any, ...], dict[str, Any], int]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -130,33 +129,3 @@ def kept_modes(model: nn.Module) -> Iterator[None]:
     finally:
         for module, training in before:
             module.training = training
-
-
-def call_mismatch(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
-    """Why a model's forward pass does not take these arguments; None if it does, or if that cannot be told.
-
-    A TypeError of the call itself and one inside the model read alike. Only the former is a matter of the arguments.
-
-    >>> call_mismatch(nn.ReLU(), (), {"images": 1})
-    "missing a required argument: 'input'"
-    >>> call_mismatch(nn.ReLU(), ("not even a tensor",), {})
-    """
-    try:
-        signature = inspect.signature(_innermost(model).forward)
-    except (TypeError, ValueError):  # of code that is not Python's
-        return None
-    try:
-        signature.bind(*args, **kwargs)
-    except TypeError as error:
-        return str(error)
-    return None
-
-
-def _innermost(model: nn.Module) -> nn.Module:
-    """The model inside PyTorch's own wrappers (compiled, averaged, parallel), which hand on whatever they are given."""
-    while type(model).__module__.startswith("torch."):
-        inner = getattr(model, "_orig_mod", getattr(model, "module", None))
-        if not isinstance(inner, nn.Module):
-            break
-        model = inner
-    return model

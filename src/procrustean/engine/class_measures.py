@@ -152,10 +152,6 @@ def feature_gradient_norms(
         [N], float64 for a float64 layer, else float32.
     """
     module = find_layer(model, layer)
-    if not isinstance(images, Tensor) or images.dim() < 2 or len(images) != len(labels):
-        raise DataError("give images [N, ...] with one label each, [N]")
-    if batch_size < 1:
-        raise DataError(f"batch_size = {batch_size} received; at least one image has to fit")
     per_sample = loss or CrossEntropy(reduction="none")
     if generator is None:
         generator = torch.Generator(labels.device).manual_seed(0)

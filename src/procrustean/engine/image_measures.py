@@ -94,7 +94,7 @@ def answers_on(
 
 def _calibration(prepared: Prepared, found: CalibrationRecord | None) -> Calibration:
     if found is not None:
-        return Calibration(1 / found.temperature, found.tau, tuple(found.counts), found.images)
+        return Calibration.of(found)
     objective = prepared.method.stages[-1].objective
     counts = [int(n) for n in prepared.data.counts]
     return uncalibrated(counts, corrected=shifts_scores(objective), scale=scale_of_scores(objective))
