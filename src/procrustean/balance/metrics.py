@@ -17,7 +17,6 @@ MANY_ABOVE, FEW_BELOW = 100, 20
 #: Below so many images of a class, what is counted on them says little about it: a single one is more than 3 points.
 FEW_TO_JUDGE = 30
 
-Counts = NDArray[np.int64]
 #: A fraction; the mean of many may lie outside of 0 and 1 by a rounding.
 Share = Annotated[float, Meta(ge=-1e-6, le=1 + 1e-6)]
 #: Of images or the like; whole numbers beyond are no floats.
@@ -69,9 +68,7 @@ def class_groups(train_counts: ArrayLike) -> dict[str, NDArray[np.bool_]]:
     >>> class_groups([500, 50, 5])["major"].tolist()
     [True, True, False]
     """
-    counts = _counts("train_counts", train_counts)
-    if not counts.any():
-        raise DataError("train_counts are all zero: at least one class needs training images.")
+    counts = np.asarray(train_counts, np.int64)
     has_images = counts > 0
     logs = np.log(np.maximum(counts, 1))
     # The slack absorbs the rounding of the mean; counts that truly differ from it are much further away.
@@ -100,21 +97,17 @@ def metrics_from_totals(
     >>> metrics_from_totals([3, 1], [4, 4], [6, 2], [100, 10]).accuracy
     0.5
     """
-    correct = _counts("correct_per_class", correct_per_class)
-    true = _counts("true_per_class", true_per_class)
-    predicted = _counts("predicted_per_class", predicted_per_class)
-    train = _counts("train_counts", train_counts)
+    correct, true, predicted = (
+        np.asarray(totals, np.int64) for totals in (correct_per_class, true_per_class, predicted_per_class)
+    )
     images = int(true.sum())
     if images == 0:
         raise DataError("There are no test images, so nothing can be measured.")
-    if (correct > np.minimum(true, predicted)).any() or int(predicted.sum()) != images:
-        raise DataError("Totals that contradict each other: more images are correct, or predicted, than there are.")
-
     tested = true > 0
     recall = correct / np.maximum(true, 1)
     precision = correct / np.maximum(predicted, 1)
     f1 = 2 * correct / np.maximum(true + predicted, 1)
-    groups = class_groups(train)
+    groups = class_groups(train_counts)
     return Metrics(
         headline="accuracy" if (true == true[0]).all() else "balanced_accuracy",
         accuracy=int(correct.sum()) / images,
@@ -143,25 +136,12 @@ def metrics_from_confusion(
     >>> metrics_from_confusion([[3, 1], [3, 1]], [100, 10]).recall
     [0.75, 0.25]
     """
-    matrix = np.asarray(confusion)
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-        raise DataError(f"A confusion matrix is square, [C, C]; received shape {list(matrix.shape)}.")
-    flat = _counts("confusion", matrix.reshape(-1))
-    matrix = flat.reshape(matrix.shape)
+    matrix = np.asarray(confusion, np.int64)
     metrics = metrics_from_totals(
         np.diagonal(matrix), matrix.sum(axis=1), matrix.sum(axis=0), train_counts, top5_correct=top5_correct
     )
     kept = matrix.tolist() if len(matrix) <= LARGEST_STORED_CONFUSION else None
     return msgspec.structs.replace(metrics, confusion=kept)
-
-
-def _counts(name: str, values: ArrayLike) -> Counts:
-    array = np.asarray(values)
-    if array.ndim != 1 or array.size == 0:
-        raise DataError(f"{name} must be a list with one number per class; received shape {list(array.shape)}.")
-    if array.dtype.kind not in "iuf" or (array < 0).any() or (array % 1 != 0).any():
-        raise DataError(f"{name} must be whole numbers from 0; received {array.dtype} values: {array[:3].tolist()}.")
-    return array.astype(np.int64)
 
 
 def _mean(values: NDArray[np.float64]) -> float | None:
