@@ -462,11 +462,16 @@ def test_of_two_results_of_a_run_the_one_that_is_named_after_it_counts(
 def test_a_damaged_result_file_is_named(tmp_path: Path, work: Callable[..., Report]) -> None:
     work()
     damaged = next((tmp_path / "a").glob("results/*/*.json"))
-    damaged.write_text(damaged.read_text()[:-3])
-    said: list[str] = []
-    assert len(Store(tmp_path / "a" / "results", None, said.append).kept) == 2
-    (text,) = said
-    assert text.startswith(f"left out: {damaged} is damaged (Input data was truncated)")
+    for content, reason in (
+        (damaged.read_text()[:-3], "is damaged (Input data was truncated)"),
+        ("[]", "is damaged (Expected `object`, got `array`)"),
+        ('{"format": 1}', "is damaged (Object missing required field `label`)"),
+    ):
+        damaged.write_text(content)
+        said: list[str] = []
+        assert len(Store(tmp_path / "a" / "results", None, said.append).kept) == 2
+        (text,) = said
+        assert text.startswith(f"left out: {damaged} {reason}")
 
 
 def test_results_that_a_kill_left_behind_are_kept(tmp_path: Path, work: Callable[..., Report]) -> None:

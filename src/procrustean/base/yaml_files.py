@@ -52,7 +52,11 @@ def parse_yaml(text: str, *, origin: str) -> Any:
                     )
             return node
 
-    content = yaml.load(text, Loader)
+    loader = Loader(text)
+    try:
+        content = loader.get_single_data()
+    finally:
+        loader.dispose()
     _refuse_too_much(content, origin)
     return content
 

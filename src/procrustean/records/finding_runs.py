@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from procrustean.methods.method_table import METHODS
 
 CONFIG_FILE, RESULT_FILE = "config.json", "result.json"
 CANDIDATES = "candidates"  # the folder in which `tune` keeps the runs that it chooses by
+#: What results are called: in the folder of a run, and where copies are kept of them, after the run (`RunSpec.slug`).
+NAMED_AS_RESULT = re.compile(r"result|.+-seed\d+-[0-9a-f]{12}(-\d+)?")
 #: What `train --folds` keeps beside its runs, and its run on all images, which may have no test images.
 FOLDS, FINAL = "folds.json", "all"
 #: What `--method auto` keeps beside its runs, and the folder of the short ones, after which some were left behind.
@@ -49,7 +52,12 @@ def is_run(folder: Path) -> bool:
 def may_be_result(path: Path) -> bool:
     """Whether a JSON file holds the result of a run, or may have held one: damaged ones are to be named, not missed."""
     content = _content(path)
-    return content is None or (isinstance(content, dict) and content.keys() >= {"format", "label", "config"})
+    fields = set(content) if isinstance(content, dict) else set()
+    if content is None or fields >= {"format", "label", "config", "selections"}:
+        return True
+    # A study may keep a record of another kind by the name of the run that it is about.
+    of_a_study = "config" in fields and not {"label", "selections"} & fields
+    return NAMED_AS_RESULT.fullmatch(path.stem) is not None and not of_a_study
 
 
 def _content(path: Path) -> Any:
