@@ -26,6 +26,7 @@ from .objectives import Mixer as Mixer
 from .objectives import Mixture as Mixture
 from .objectives import Objective as Objective
 from .samplers import ClassBalancedSampler as ClassBalancedSampler
+from .samplers import EpochSampler as EpochSampler
 from .samplers import class_balanced as class_balanced
 from .transformers import MFWTrainer as MFWTrainer
 from .types import Batch as Batch

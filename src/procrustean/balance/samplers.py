@@ -1,9 +1,9 @@
 """Which images an epoch shows, with small classes drawn more often.
 
-The functions, (labels, count, stream) -> indices, are what a training stage takes as its sampler. The classes are the
-same draws for any torch DataLoader:
+The functions, (labels, count, stream) -> indices, are what a training stage takes as its sampler. `EpochSampler` makes
+the same draws for any torch DataLoader:
 
-    sampler = ClassBalancedSampler(labels, seed=0)
+    sampler = EpochSampler(labels, power, seed=0)
     loader = DataLoader(images, batch_size=128, sampler=sampler)
     for epoch in range(epochs):
         sampler.set_epoch(epoch)
@@ -18,7 +18,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import index
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -113,17 +113,12 @@ def _by_class(labels: Labels, count: int, stream: Stream, weight: Callable[[Sequ
     return chosen
 
 
-class EpochOptions(TypedDict, total=False):
-    """What every sampler takes; see `EpochSampler`."""
-
-    count: int | None
-    seed: int
-    rank: int | None
-    world_size: int | None
+#: (labels, count, stream) -> the first `count` images of the sequence of a stream.
+Draw = Callable[[Labels, int, Stream], Indices]
 
 
 class EpochSampler(DistributedSampler[int]):
-    """A draw of images for torch's DataLoader, a pure function of (seed, epoch); subclasses say which one.
+    """A draw of images for torch's DataLoader, a pure function of (seed, epoch).
 
     A DistributedSampler is what frameworks that shard samplers, such as Lightning, know as sharded already, and leave
     alone. Nothing else of that class is used.
@@ -134,6 +129,7 @@ class EpochSampler(DistributedSampler[int]):
 
     Args:
         labels: class of every image of the data set, in its order.
+        draw: one of the functions of this module, with options partial(power, exponent=0.5), or your own.
         count: images of an epoch, all ranks together; as many as there are labels by default.
         seed: of the draw.
         rank, world_size: which process of how many. By default those of torch.distributed when the sampler is iterated;
@@ -143,13 +139,14 @@ class EpochSampler(DistributedSampler[int]):
     def __init__(
         self,
         labels: npt.ArrayLike | Tensor,
+        draw: Draw = class_balanced,
         *,
         count: int | None = None,
         seed: int = 0,
         rank: int | None = None,
         world_size: int | None = None,
     ) -> None:
-        self.labels = _checked_labels(labels)
+        self.labels, self.draw = _checked_labels(labels), draw
         self.count = len(self.labels) if count is None else index(count)
         if self.count < 1:
             raise ConfigError(f"count = {count!r} received; an epoch has at least one image")
@@ -158,11 +155,7 @@ class EpochSampler(DistributedSampler[int]):
         self.epoch = 0
         self.start = 0  # of the epoch under way: images of the global sequence that were shown before
         self.position = 0  # images of the global sequence that have been handed out
-        self.draw(1, self._stream())  # wrong options are refused here, not in the first epoch
-
-    def draw(self, count: int, stream: Stream) -> Indices:
-        """The first `count` images of the sequence of a stream."""
-        raise TypeError(f"{type(self).__name__} does not say what it draws: override draw")
+        self.draw(self.labels, 1, self._stream())  # wrong options are refused here, not in the first epoch
 
     @property
     def rank(self) -> int:  # type: ignore[override]  # an attribute there, set once and for all
@@ -186,8 +179,6 @@ class EpochSampler(DistributedSampler[int]):
             start = self.start if epoch == self.epoch else 0
         # Plain integers: the stream is keyed by how they are written, and those of numpy are written otherwise.
         epoch, start = index(epoch), index(start)
-        if epoch < 0 or start < 0:
-            raise ConfigError(f"epoch = {epoch}, start = {start} received; both count from 0")
         self.epoch, self.start, self.position = epoch, start, start
 
     def __len__(self) -> int:
@@ -197,7 +188,7 @@ class EpochSampler(DistributedSampler[int]):
     def __iter__(self) -> Iterator[int]:
         rank, world_size = self.rank, self.num_replicas
         total = self.start + len(self) * world_size
-        mine = self.draw(total, self._stream())[self.start + rank :: world_size]
+        mine = self.draw(self.labels, total, self._stream())[self.start + rank :: world_size]
         self.position = self.start
         for image in mine.tolist():
             self.position += world_size
@@ -223,55 +214,12 @@ class EpochSampler(DistributedSampler[int]):
 
 
 class ClassBalancedSampler(EpochSampler):
-    """`class_balanced` for a DataLoader.
+    """An `EpochSampler` by its usual draw, `class_balanced`.
 
     >>> sampler = ClassBalancedSampler([0] * 98 + [1, 1], seed=0)
     >>> len(sampler), sum(index >= 98 for index in sampler)
     (100, 50)
     """
-
-    def draw(self, count: int, stream: Stream) -> Indices:
-        return class_balanced(self.labels, count, stream)
-
-
-class ReversedFrequencySampler(EpochSampler):
-    """`reversed_frequency` for a DataLoader."""
-
-    def draw(self, count: int, stream: Stream) -> Indices:
-        return reversed_frequency(self.labels, count, stream)
-
-
-class PowerSampler(EpochSampler):
-    """`power` for a DataLoader."""
-
-    def __init__(self, labels: npt.ArrayLike | Tensor, exponent: float = 0.5, **epoch: Unpack[EpochOptions]) -> None:
-        self.exponent = exponent
-        super().__init__(labels, **epoch)
-
-    def draw(self, count: int, stream: Stream) -> Indices:
-        return power(self.labels, count, stream, exponent=self.exponent)
-
-
-class EffectiveNumberSampler(EpochSampler):
-    """`effective_number` for a DataLoader."""
-
-    def __init__(self, labels: npt.ArrayLike | Tensor, beta: float = 0.9999, **epoch: Unpack[EpochOptions]) -> None:
-        self.beta = beta
-        super().__init__(labels, **epoch)
-
-    def draw(self, count: int, stream: Stream) -> Indices:
-        return effective_number(self.labels, count, stream, beta=self.beta)
-
-
-class ClassAwareSampler(EpochSampler):
-    """`class_aware` for a DataLoader."""
-
-    def __init__(self, labels: npt.ArrayLike | Tensor, per_class: int = 4, **epoch: Unpack[EpochOptions]) -> None:
-        self.per_class = per_class
-        super().__init__(labels, **epoch)
-
-    def draw(self, count: int, stream: Stream) -> Indices:
-        return class_aware(self.labels, count, stream, per_class=self.per_class)
 
 
 def _checked_labels(labels: npt.ArrayLike | Tensor) -> Labels:
