@@ -87,8 +87,8 @@ def metrics_of(batches: Iterable[tuple[Tensor, Tensor]], counts: Sequence[int]) 
     if classes <= LARGEST_STORED_CONFUSION:
         matrix = np.bincount(true * classes + found, minlength=classes**2).reshape(classes, classes)
         return metrics_from_confusion(matrix, counts, top5_correct=top5)
-    totals = [np.bincount(of, minlength=classes) for of in (true[true == found], true, found)]
-    return metrics_from_totals(*totals, counts, top5_correct=top5)
+    right, there, taken = (np.bincount(of, minlength=classes) for of in (true[true == found], true, found))
+    return metrics_from_totals(right, there, taken, counts, top5_correct=top5)
 
 
 def evaluate_net(
