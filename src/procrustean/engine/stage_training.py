@@ -197,10 +197,10 @@ class StageRun:
         from procrustean.balance.triton_launch import compile_in_parallel
 
         # Nothing is computed: what layers without such kernels make of it must not stay in their statistics.
-        statistics, kept = self.optimizer.buffers.flat, self.optimizer.buffers.flat.clone()
+        statistics = self.optimizer.buffers.flat.clone()
         with compile_in_parallel(), precision(self.device, self.steps[0].low_precision):
             self.net(self.steps[0].batch().x)
-        statistics.copy_(kept)
+        self.optimizer.buffers.flat.copy_(statistics)
 
     def mean_loss(self) -> float:
         """Mean loss per image of the epoch; waits for the device."""
