@@ -13,7 +13,7 @@ from procrustean.balance.metrics import Count, Metrics, Share
 from procrustean.base.errors import RunError
 from procrustean.base.json_files import FORMAT, read_typed
 from procrustean.base.table_formats import Statistic
-from procrustean.records.finding_runs import COMPARISON, FINAL, FOLDS
+from procrustean.records.finding_runs import COMPARISON, FINAL, FOLDS, RESULT_FILE
 from procrustean.records.groups import Group, summarise
 from procrustean.records.run_record import Result, RunRecord
 from procrustean.records.run_spec import RunSpec
@@ -93,8 +93,8 @@ def read_folds(folder: Path) -> Folded | None:
 
 
 def chosen_run(path: Path) -> Path:
-    """The run a folder stands for: itself, the best that `--method auto` has compared in it, or that after folds."""
-    if (path / FOLDS).is_file():
+    """The run a folder stands for in use: itself, the one on all images, or the best that `--method auto` compared."""
+    if (path / FOLDS).is_file() or (path / FINAL / RESULT_FILE).is_file():
         return path / FINAL
     comparison = read_comparison(path)
     if comparison is None:

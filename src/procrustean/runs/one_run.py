@@ -114,7 +114,7 @@ def begin_or_go_on(
     directory.claim()
     try:
         if directory.finished:
-            _refuse_other_images(directory, plan)
+            refuse_other_images(directory, plan)
             directory.clear()
             directory.release()
             return None
@@ -126,7 +126,8 @@ def begin_or_go_on(
     return OngoingRun(begun, directory, reporter, stop=stop, resume=True, log=log, show=show)
 
 
-def _refuse_other_images(finished: RunFolder, plan: Plan) -> None:
+def refuse_other_images(finished: RunFolder, plan: Plan) -> None:
+    """ImagesChanged where a finished run was trained on other images than a plan has."""
     try:
         trained_on = load_result(finished.path).data.source_hash
     except RunError:

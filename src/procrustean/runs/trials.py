@@ -151,7 +151,8 @@ def plan_now(
     splits: Splits | None = None,
     minutes: float | None = None,
 ) -> Plan:
-    """`plan_of` for a run alone: a signal ends the trials with `Stopped`, and what was tried is kept."""
+    """`plan_of` for a run alone, after which the network in use is trained on all images, also those set aside for
+    tests. A signal ends the trials with `Stopped`, and what was tried is kept."""
     if splits is not None or not open_ways(config, sources):
         return planned(config, splits=splits, load=sources)
     with stop_on_signal(reporter.say) as stop:
@@ -161,7 +162,7 @@ def plan_now(
             raise Stopped(STOPPED_AMONG_MANY, stop.exit_code) from None
         if stop():
             raise Stopped(STOPPED_AMONG_MANY, stop.exit_code)
-        return plan
+        return replace(plan, final=plan.splits is not None and plan.splits.aside is not None)
 
 
 class _Trials:
