@@ -15,7 +15,7 @@ from procrustean.base.json_files import FORMAT, read_typed
 from procrustean.base.table_formats import Statistic
 from procrustean.records.finding_runs import COMPARISON, FINAL, FOLDS, RESULT_FILE
 from procrustean.records.groups import Group, summarise
-from procrustean.records.run_record import Result, RunRecord
+from procrustean.records.run_record import Result, RunRecord, load_result
 from procrustean.records.run_spec import RunSpec
 
 
@@ -106,6 +106,17 @@ def chosen_run(path: Path) -> Path:
             f"{path / COMPARISON} is damaged: it chose {comparison.chosen!r}, which is no run of this folder"
         )
     return path / comparison.chosen
+
+
+def measured_by(run: Path) -> str:
+    """Whose results those of a run are, where another network is in use; empty where it is the same one."""
+    if not (run / FINAL / RESULT_FILE).is_file():
+        return ""
+    measured, used = (load_result(folder).record.data.train for folder in (run, run / FINAL))
+    return (
+        f"measured by a network trained on {100 * measured / used:.0f} % of the images; the network in use was then "
+        "trained on all of them"
+    )
 
 
 def choices(groups: Iterable[Group]) -> dict[str, int]:
