@@ -232,7 +232,7 @@ class Agenda:
     def text(self) -> str:
         """What will happen, in a sentence or two."""
         about = f"about {duration_text(self.seconds)}{'' if self.timed else f', {CAUTION}'}"
-        on = "without test images, to be measured, and once more on all, to be used" if self.twice else "on all"
+        on = "without test images, to be measured, then on all, for use" if self.twice else "on all"
         if len(self.ways) == 1:
             text = f"to be trained {on}: {self.ways[0].text}, {about}"
         else:
