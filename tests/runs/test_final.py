@@ -50,6 +50,9 @@ def test_the_network_in_use_has_seen_all_images_and_the_one_before_is_measured(p
         np.testing.assert_array_equal(mine, its)
     assert runs_in(Path("run")) == [Path("run")]
     assert runs_in(Path()) == [Path("run")]
+    assert model_folder("run") == Path("run/all")
+    shutil.copytree("run/all", "others/all")
+    assert model_folder("others") == Path("others")  # which is no run
 
     assert program("report", "run", "--output", "report.html").code == 0
     assert f"m{WHOSE}" in Path("report.html").read_text()

@@ -94,7 +94,7 @@ def read_folds(folder: Path) -> Folded | None:
 
 def chosen_run(path: Path) -> Path:
     """The run a folder stands for in use: itself, the one on all images, or the best that `--method auto` compared."""
-    if (path / FOLDS).is_file() or (path / FINAL / RESULT_FILE).is_file():
+    if (path / FOLDS).is_file() or _has_final(path):
         return path / FINAL
     comparison = read_comparison(path)
     if comparison is None:
@@ -110,13 +110,18 @@ def chosen_run(path: Path) -> Path:
 
 def measured_by(run: Path) -> str:
     """Whose results those of a run are, where another network is in use; empty where it is the same one."""
-    if not (run / FINAL / RESULT_FILE).is_file():
+    if not _has_final(run):
         return ""
     measured, used = (load_result(folder).record.data.train for folder in (run, run / FINAL))
     return (
         f"measured by a network trained on {100 * measured / used:.0f} % of the images; the network in use was then "
         "trained on all of them"
     )
+
+
+def _has_final(run: Path) -> bool:
+    """Whether a folder is that of a run after which the network in use was trained, and of no run that is called so."""
+    return all((folder / RESULT_FILE).is_file() for folder in (run, run / FINAL))
 
 
 def choices(groups: Iterable[Group]) -> dict[str, int]:
