@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from procrustean.engine.optimizer import FlatBuffers, FlatParameters
 from procrustean.methods.deconfound import CausalHead
 from procrustean.nets import Classifier, build_net
-from procrustean.nets.heads import CosineHead
+from procrustean.nets.classifier import CosineHead
 
 LOW = [None, torch.bfloat16]
 

@@ -17,7 +17,7 @@ from procrustean.data import lr_table, recipe_for
 from procrustean.engine.training import reshape_for, stage_epochs
 from procrustean.methods import make_method
 from procrustean.nets import build_net
-from procrustean.nets.heads import ScaledHead
+from procrustean.nets.classifier import ScaledHead
 from procrustean.records import RunSpec
 from procrustean.runs import fit
 from procrustean.runs.preparing import recipe_of

@@ -16,7 +16,7 @@ from procrustean.base import ConfigError
 from procrustean.methods import make_method
 from procrustean.methods.m2m import Translating, _directions
 from procrustean.nets import build_net
-from procrustean.nets.heads import CosineHead
+from procrustean.nets.classifier import CosineHead
 
 CIFAR = (5000, 2997, 1796, 1077, 645, 387, 232, 139, 83, 50)
 KEPT = (1, 0.5994, 0.3592, 0.2154, 0.1290, 0.0774, 0.0464, 0.0278, 0.0166, 0.0100)

@@ -14,7 +14,7 @@ from procrustean.engine.training import reshape_for, stage_epochs
 from procrustean.methods import Stage, make_method
 from procrustean.methods.mixup import ImageMixing
 from procrustean.nets import build_net
-from procrustean.nets.heads import ScaledHead
+from procrustean.nets.classifier import ScaledHead
 from procrustean.runs import fit
 
 

@@ -15,7 +15,7 @@ from procrustean.methods import Method, make_method
 from procrustean.methods.stages import Judge
 from procrustean.methods.tau_norm import GRID
 from procrustean.nets import Classifier, build_net
-from procrustean.nets.heads import CosineHead
+from procrustean.nets.classifier import CosineHead
 from procrustean.runs import fit
 
 PROBLEM = Problem((50, 20, 5), "long_tailed", "cifar10")

@@ -26,7 +26,7 @@ from procrustean.base import ConfigError
 from procrustean.data import lr_table, recipe_for
 from procrustean.methods import SEQL, make_method
 from procrustean.nets import build_net
-from procrustean.nets.heads import CosineHead, SigmoidHead
+from procrustean.nets.classifier import CosineHead, SigmoidHead
 
 C10_LONG_TAILED = (5000, 2997, 1796, 1077, 645, 387, 232, 139, 83, 50)
 

@@ -13,7 +13,7 @@ from procrustean.base import ConfigError
 from procrustean.nets import Classifier, build_net
 from procrustean.nets.blocks import BatchNorm, ConvGroupNormReLU
 from procrustean.nets.build import check_net
-from procrustean.nets.heads import CosineHead
+from procrustean.nets.classifier import CosineHead
 from procrustean.nets.resnet_cifar import BatchNormBlock, Shortcut
 from procrustean.nets.small import DepthwiseBlock
 

@@ -15,8 +15,7 @@ from procrustean.balance.weights import DeferredWeights, FixedWeights
 from procrustean.base import ConfigError
 from procrustean.methods import Stage
 from procrustean.nets import Classifier, build_net
-from procrustean.nets.classifier import check_scores
-from procrustean.nets.heads import CosineHead
+from procrustean.nets.classifier import CosineHead, check_scores
 from procrustean.runs.preparing import check_class_weights, check_named_parts
 
 CLASSES = 5

@@ -140,7 +140,7 @@ class Focal(CrossEntropy):
         gamma: focus; 0 is cross-entropy.
         form: "softmax", one term, p = softmax(z)_y; or "sigmoid", the sum over all classes of a yes-or-no question
             each, p = sigmoid(z_y) for the label and sigmoid(-z_c) for the others. A network trained with the second
-            should start with biases of -log(C - 1), see `procrustean.nets.heads.SigmoidHead`.
+            should start with biases of -log(C - 1), see `procrustean.nets.classifier.SigmoidHead`.
         reduction: "mean" or "none".
 
     >>> Focal(gamma=2.0)(torch.zeros(1, 4), torch.tensor([0]))  # (3/4)^2 * log 4

@@ -15,7 +15,7 @@ from procrustean.balance.weights import DeferredWeights, FixedWeights, effective
 from procrustean.base.errors import ConfigError, one_of
 from procrustean.data.recipes import ldam_recipe
 from procrustean.methods.stages import Method, Stage
-from procrustean.nets.heads import SigmoidHead
+from procrustean.nets.classifier import SigmoidHead
 
 Form = Literal["softmax", "sigmoid", "focal"]
 

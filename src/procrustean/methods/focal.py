@@ -8,7 +8,7 @@ from procrustean.balance.types import Problem
 from procrustean.balance.weights import deferred
 from procrustean.data.recipes import ldam_recipe
 from procrustean.methods.stages import Method, Stage
-from procrustean.nets.heads import SigmoidHead
+from procrustean.nets.classifier import SigmoidHead
 
 
 def focal(problem: Problem, *, gamma: float = 1.0, form: Form = "softmax", drw: bool = False) -> Method:

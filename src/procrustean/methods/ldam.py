@@ -8,7 +8,7 @@ from procrustean.balance.types import Problem
 from procrustean.balance.weights import deferred
 from procrustean.data.recipes import ldam_recipe
 from procrustean.methods.stages import Method, Stage
-from procrustean.nets.heads import CosineHead
+from procrustean.nets.classifier import CosineHead
 
 
 def ldam(problem: Problem, *, max_margin: float | None = None, scale: float = 30.0, drw: bool = False) -> Method:

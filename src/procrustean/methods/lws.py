@@ -9,7 +9,7 @@ from procrustean.balance.samplers import class_aware
 from procrustean.balance.types import Problem
 from procrustean.data.recipes import decoupling
 from procrustean.methods.stages import Method, Stage
-from procrustean.nets.heads import with_scales
+from procrustean.nets.classifier import with_scales
 
 
 def lws(problem: Problem, *, bn_mode: Literal["train", "eval"] = "train") -> Method:

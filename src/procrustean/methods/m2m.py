@@ -20,8 +20,7 @@ from procrustean.base.random_numbers import scrambled
 from procrustean.data.recipes import PAPER, ldam_schedule, published
 from procrustean.methods.stages import Method, Stage
 from procrustean.nets.build import restart
-from procrustean.nets.classifier import Classifier
-from procrustean.nets.heads import CosineHead
+from procrustean.nets.classifier import Classifier, CosineHead
 
 #: Share of the epochs of f before it sees translated images; steps of a translation, their length; length of the noise.
 START, STEPS, LENGTH, NOISE = 0.8, 10, 0.1, 0.5

@@ -12,7 +12,7 @@ from procrustean.data.recipes import ldam_schedule, nearest_published, published
 from procrustean.methods.label_aware_smoothing import PUBLISHED
 from procrustean.methods.mixup import ImageMixing
 from procrustean.methods.stages import Method, Stage
-from procrustean.nets.heads import with_scales
+from procrustean.nets.classifier import with_scales
 
 #: Epochs of the two stages on CIFAR.
 EPOCHS = (200, 10)

@@ -3,7 +3,7 @@ from .build import model_by_name as model_by_name
 from .build import restart as restart
 from .classifier import Backbone as Backbone
 from .classifier import Classifier as Classifier
+from .classifier import CosineHead as CosineHead
 from .classifier import check_scores as check_scores
-from .heads import CosineHead as CosineHead
 from .net_table import NETS as NETS
 from .own_net import use_net as use_net
