@@ -31,8 +31,8 @@ LABELS = np.random.RandomState(0).permutation(np.repeat(np.arange(5), COUNTS))
 DRAWS: dict[str, Callable[..., Any]] = {
     "class_balanced": samplers.class_balanced,
     "reversed_frequency": samplers.reversed_frequency,
-    "power": samplers.power,
-    "effective_number": samplers.effective_number,
+    "power": samplers.by_power,
+    "effective_number": samplers.by_effective_number,
     "class_aware": samplers.class_aware,
     "class_aware of 3": partial(samplers.class_aware, per_class=3),
 }
@@ -55,10 +55,10 @@ class TestDraws:
         [
             (samplers.class_balanced, lambda n: 1.0),
             (samplers.reversed_frequency, lambda n: 1 / n),
-            (samplers.power, lambda n: n**0.5),
-            (partial(samplers.power, exponent=1.0), lambda n: n),
-            (samplers.effective_number, lambda n: n * (1 - 0.9999) / (1 - 0.9999**n)),
-            (partial(samplers.effective_number, beta=0.9), lambda n: n * (1 - 0.9) / (1 - 0.9**n)),
+            (samplers.by_power, lambda n: n**0.5),
+            (partial(samplers.by_power, exponent=1.0), lambda n: n),
+            (samplers.by_effective_number, lambda n: n * (1 - 0.9999) / (1 - 0.9999**n)),
+            (partial(samplers.by_effective_number, beta=0.9), lambda n: n * (1 - 0.9) / (1 - 0.9**n)),
             (samplers.class_aware, lambda n: 1.0),
         ],
     )
@@ -85,16 +85,16 @@ class TestDraws:
             found: list[int] = draw(LABELS, 500, stream(), **options).tolist()
             return found
 
-        assert drawn(samplers.power, exponent=0.0) == drawn(samplers.class_balanced)
-        assert drawn(samplers.power, exponent=-1.0) == drawn(samplers.reversed_frequency)
-        assert drawn(samplers.effective_number, beta=0.0) == drawn(samplers.power, exponent=1.0)
+        assert drawn(samplers.by_power, exponent=0.0) == drawn(samplers.class_balanced)
+        assert drawn(samplers.by_power, exponent=-1.0) == drawn(samplers.reversed_frequency)
+        assert drawn(samplers.by_effective_number, beta=0.0) == drawn(samplers.by_power, exponent=1.0)
         # Weights of float32: a draw next to a border may fall on its other side.
-        near = np.array(drawn(samplers.effective_number, beta=1 - 1e-12))
+        near = np.array(drawn(samplers.by_effective_number, beta=1 - 1e-12))
         assert (near != np.array(drawn(samplers.class_balanced))).sum() <= 1
 
     def test_the_weight_of_an_image_is_that_of_the_loss(self) -> None:
         share = np.array(COUNTS) * effective_number(COUNTS, 0.9).numpy()
-        drawn = LABELS[samplers.effective_number(LABELS, 60_000, stream(), beta=0.9)]
+        drawn = LABELS[samplers.by_effective_number(LABELS, 60_000, stream(), beta=0.9)]
         np.testing.assert_allclose(np.bincount(drawn) / 60_000, share / share.sum(), atol=0.008)
 
     @every_draw
@@ -132,9 +132,9 @@ class TestDraws:
 
     def test_options_out_of_range(self) -> None:
         with pytest.raises(ConfigError, match="effective numbers need 0 <= beta < 1"):
-            samplers.effective_number(LABELS, 5, stream(), beta=1.0)
+            samplers.by_effective_number(LABELS, 5, stream(), beta=1.0)
         with pytest.raises(ConfigError, match="exponent = nan received"):
-            samplers.power(LABELS, 5, stream(), exponent=float("nan"))
+            samplers.by_power(LABELS, 5, stream(), exponent=float("nan"))
         with pytest.raises(ConfigError, match="per_class = 0 received"):
             samplers.class_aware(LABELS, 5, stream(), per_class=0)
 
@@ -388,4 +388,4 @@ class TestRefusals:
 
     def test_wrong_options_are_refused_at_once(self) -> None:
         with pytest.raises(ConfigError, match="effective numbers need"):
-            EpochSampler(LABELS, partial(samplers.effective_number, beta=2.0))
+            EpochSampler(LABELS, partial(samplers.by_effective_number, beta=2.0))

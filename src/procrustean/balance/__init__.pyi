@@ -27,7 +27,11 @@ from .objectives import Mixture as Mixture
 from .objectives import Objective as Objective
 from .samplers import ClassBalancedSampler as ClassBalancedSampler
 from .samplers import EpochSampler as EpochSampler
+from .samplers import by_effective_number as by_effective_number
+from .samplers import by_power as by_power
+from .samplers import class_aware as class_aware
 from .samplers import class_balanced as class_balanced
+from .samplers import reversed_frequency as reversed_frequency
 from .transformers import MFWTrainer as MFWTrainer
 from .types import Batch as Batch
 from .types import Clock as Clock

@@ -3,7 +3,7 @@
 The functions, (labels, count, stream) -> indices, are what a training stage takes as its sampler. `EpochSampler` makes
 the same draws for any torch DataLoader:
 
-    sampler = EpochSampler(labels, power, seed=0)
+    sampler = EpochSampler(labels, by_power, seed=0)
     loader = DataLoader(images, batch_size=128, sampler=sampler)
     for epoch in range(epochs):
         sampler.set_epoch(epoch)
@@ -43,15 +43,15 @@ def in_turn(labels: Labels, count: int, stream: Stream) -> Indices:
 
 def class_balanced(labels: Labels, count: int, stream: Stream) -> Indices:
     """A uniform class, then a uniform image of it: every image has the weight 1 / n_y."""
-    return power(labels, count, stream, exponent=0.0)
+    return by_power(labels, count, stream, exponent=0.0)
 
 
 def reversed_frequency(labels: Labels, count: int, stream: Stream) -> Indices:
     """A class with probability ~ 1 / n_c, then a uniform image of it, as BBN draws (Zhou et al. 2020)."""
-    return power(labels, count, stream, exponent=-1.0)
+    return by_power(labels, count, stream, exponent=-1.0)
 
 
-def power(labels: Labels, count: int, stream: Stream, *, exponent: float = 0.5) -> Indices:
+def by_power(labels: Labels, count: int, stream: Stream, *, exponent: float = 0.5) -> Indices:
     """A class with probability ~ n_c^exponent, then a uniform image of it, with replacement.
 
     Args:
@@ -61,7 +61,7 @@ def power(labels: Labels, count: int, stream: Stream, *, exponent: float = 0.5) 
     return _by_class(labels, count, stream, lambda counts: weights.power_law(counts, exponent))
 
 
-def effective_number(labels: Labels, count: int, stream: Stream, *, beta: float = 0.9999) -> Indices:
+def by_effective_number(labels: Labels, count: int, stream: Stream, *, beta: float = 0.9999) -> Indices:
     """Images weighted by `weights.effective_number` of their class, drawn with replacement.
 
     Args:
@@ -129,7 +129,7 @@ class EpochSampler(DistributedSampler[int]):
 
     Args:
         labels: class of every image of the data set, in its order.
-        draw: one of the functions of this module, with options partial(power, exponent=0.5), or your own.
+        draw: one of the functions of this module, with options partial(by_power, exponent=0.5), or your own.
         count: images of an epoch, all ranks together; as many as there are labels by default.
         seed: of the draw.
         rank, world_size: which process of how many. By default those of torch.distributed when the sampler is iterated;
