@@ -138,21 +138,12 @@ class Training:
         loaded = self.folder.load_checkpoint()
         if loaded is None:
             self.reporter.say(f"{self.folder.path}: no checkpoint had been written yet; it begins anew")
-            self.folder.keep_records()
             return False
         self._pending, position = loaded
         self.position = Position.from_json(position, str(self.folder.path))
         self._kept = {name: value for name, value in self._pending.items() if name.startswith(KEPT)}
-        self.folder.keep_records()
         self.records = self.folder.records()
-        if len(self.records) < self.position.records:
-            raise RunError(
-                f"{self.folder.path}/epochs.jsonl has {len(self.records)} of the {self.position.records} epochs "
-                "that the checkpoint counts; the file was changed or cut. Start the run again in a new folder"
-            )
         between_stages = self.position.epoch == 0 and self.position.step == 0
-        if self.position.stage >= len(self.method.stages) + between_stages:
-            raise RunError(f"the checkpoint of {self.folder.path} is of stage {self.position.stage + 1}; none such")
         for number in range(self.position.stage + (0 if between_stages else 1)):
             self._prepare(number)
         if between_stages:

@@ -47,7 +47,6 @@ class RunFolder:
         self._number = 0
         self._claim: Claim | None = None
         self._recorded = bytearray()  # what epochs.jsonl holds
-        self._saved = b""  # what it held when the checkpoint was saved
 
     @classmethod
     def create(
@@ -183,13 +182,12 @@ class RunFolder:
         except (OSError, ValueError, RecursionError, msgspec.ValidationError) as error:
             raise RunError(f"{path} is damaged ({error}); start the run again in a new folder") from error
 
-    def keep_records(self) -> None:
+    def _keep_records(self, content: bytes) -> None:
         """Drop the epochs after the checkpoint that training goes on from; they are about to be trained again.
 
         A file that does not hold the epochs before it any more is put right.
         """
         path = self.file("epochs.jsonl")
-        content = self._saved
         if content and not (path.exists() and path.read_bytes().startswith(content)):
             warnings.warn(f"{path} is missing or damaged; restored from the checkpoint", stacklevel=2)
         self.write(path.name, content)
@@ -222,12 +220,14 @@ class RunFolder:
         checkpoint.save_checkpoint(self.path, self._number, {**tensors, RECORDS: recorded}, position, self._check)
 
     def load_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """The newest checkpoint, None if there is none yet; the epochs after it are no longer recorded."""
         remove_half_written(self.path)
         loaded = checkpoint.load_checkpoint(self.path)
         if loaded is None:
+            self._keep_records(b"")
             return None
         tensors, position, self._number = loaded
-        self._saved = bytes(tensors.pop(RECORDS).to(torch.uint8).numpy())
+        self._keep_records(bytes(tensors.pop(RECORDS).to(torch.uint8).numpy()))
         return tensors, position
 
     def save_arrays(self, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
