@@ -34,7 +34,7 @@ def find_layer(model: nn.Module, name: str) -> nn.Module:
     if not path or path not in modules:
         names = layer_names(model)
         inside = [other for other in names if name and other.endswith(f".{name}")]  # of a wrapped model
-        shown = f"It has {_some(inside)}." if inside else did_you_mean(name, names)
+        shown = f"It has {', '.join(map(repr, inside[:3]))}." if inside else did_you_mean(name, names)
         if len(names) <= 12 and not inside:
             shown = f"{suggestion(name, names)} Its layers: {', '.join(names)}.".strip()
         raise LayerError(
@@ -42,14 +42,6 @@ def find_layer(model: nn.Module, name: str) -> nn.Module:
             "procrustean.balance.suggest(model, example) says which of them to mix at"
         )
     return modules[path]
-
-
-def _some(names: list[str]) -> str:
-    """The first of many names, and how many more there are."""
-    shown, more = names[:3], len(names) - 3
-    if more > 0:
-        return f"{', '.join(map(repr, shown))} and {more} more like {'it' if more == 1 else 'them'}"
-    return " and ".join(map(repr, shown))
 
 
 @dataclass(frozen=True)
