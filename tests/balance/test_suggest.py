@@ -321,7 +321,7 @@ class TestCommand:
             for factory, message in {
                 "needs": "'what'",
                 "wrong": "int, not a torch.nn.Module",
-                "mak": f"{module} has no 'mak'",
+                "mak": "'mak'",
             }.items():
                 assert main(["list", "layers", f"{module}:{factory}"]) == 2
                 assert message in capsys.readouterr().err
@@ -334,7 +334,7 @@ class TestCommand:
         ("model", "message"),
         [
             ("resnet33", "Did you mean 'resnet32'"),
-            ("no_such_package.models:net", "there is no module 'no_such_package.models'"),
+            ("no_such_package.models:net", "No module named 'no_such_package'"),
             ("no_such_file.py:net", "network 'no_such_file.py': there is no file "),
             ("no_such_file.py", "network 'no_such_file.py': there is no file "),
         ],

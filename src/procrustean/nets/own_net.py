@@ -116,20 +116,12 @@ def module_factory(module: str, factory: str) -> nn.Module:
         sys.path.insert(0, here)  # `python -m` does so too; an installed command does not
     try:
         made = getattr(import_module(module), factory)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise
+        model = made if isinstance(made, nn.Module) else made()
+    except (ModuleNotFoundError, AttributeError, TypeError) as error:
         raise ConfigError(
-            f"there is no module {module!r}; write FILE.py:NAME, or package.module:factory as you would import it here"
-        ) from None
-    except AttributeError:
-        raise ConfigError(f"{module} has no {factory!r}") from None
-    if not isinstance(made, nn.Module):
-        try:
-            inspect.signature(made).bind()
-        except TypeError as error:
-            raise ConfigError(f"{module}:{factory} cannot be called without arguments: {error}") from None
-    model = made if isinstance(made, nn.Module) else made()
+            f"{module}:{factory} makes no network ({error}); write FILE.py:NAME, or package.module:factory, as you would "
+            "import it here, of a function that needs no arguments"
+        ) from error
     if not isinstance(model, nn.Module):
         raise ConfigError(f"{module}:{factory} made a {type(model).__name__}, not a torch.nn.Module")
     return model
