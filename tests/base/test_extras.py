@@ -10,8 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from procrustean.base import ConfigError
-from procrustean.nets import foreign
+from procrustean.base import ConfigError, optional_libraries
 from procrustean.nets.build import check_net, model_by_name
 
 MISFIT = "RuntimeError('operator torchvision::nms does not exist')"
@@ -62,7 +61,7 @@ def test_a_timm_that_does_not_load(
     def fail(name: str) -> ModuleType:
         raise failure
 
-    monkeypatch.setattr(foreign, "import_module", fail)
+    monkeypatch.setattr(optional_libraries, "import_module", fail)
     with pytest.raises(ConfigError, match=told):
         ask("timm:resnet18")
 

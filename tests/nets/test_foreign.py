@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from procrustean.balance import Problem, suggest
-from procrustean.base import ConfigError, LayerError
+from procrustean.base import ConfigError, LayerError, optional_libraries
 from procrustean.methods import make_method
 from procrustean.nets import Classifier, build_net
 from procrustean.nets.build import check_net, layers_of, model_by_name, restart
@@ -194,6 +194,6 @@ class TestRefusals:
         def fail(name: str) -> ModuleType:
             raise ModuleNotFoundError("no such thing")
 
-        monkeypatch.setattr(sys.modules["procrustean.nets.foreign"], "import_module", fail)
-        with pytest.raises(ConfigError, match=r"networks of timm need it.*'\.\[nets\]'"):
+        monkeypatch.setattr(optional_libraries, "import_module", fail)
+        with pytest.raises(ConfigError, match=r"a network of timm needs timm; install it.*'\.\[nets\]'"):
             check_net("timm:resnet18")

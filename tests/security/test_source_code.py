@@ -51,7 +51,7 @@ RESTRICTED = {
         "cli/doctor.py": "names of a list in the file",
         "deploy/export_formats.py": "names of a list in the file",
         "methods/make.py": "names of this package",
-        "nets/foreign.py": "names of a list in the file",
+        "base/optional_libraries.py": "names that stand in the code of whoever asks",
         "nets/net_table.py": "names of this package",
         "nets/own_net.py": "what a user has typed as the place of his own code, never what a file names",
         "report/figures/draw.py": "names of this package",

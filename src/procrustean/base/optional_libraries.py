@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.metadata import version
+from typing import Any
+
+from procrustean.base.errors import ConfigError
 
 
 def installing(extra: str) -> str:
@@ -15,6 +19,22 @@ def installing(extra: str) -> str:
     "in the clone of this project: pip install -c constraints.txt -e '.[nets]'"
     """
     return f"in the clone of this project: pip install -c constraints.txt -e '.[{extra}]'"
+
+
+def optional(library: str, extra: str, needed_by: str) -> Any:
+    """A library that only some parts need; a ConfigError says how to get it.
+
+    Args:
+        library: its name.
+        extra: what installs it in a version that is tested.
+        needed_by: the beginning of the sentence that says so.
+    """
+    try:
+        return import_module(library)
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"{needed_by} needs {error.name or library}; install it {installing(extra)}") from None
+    except (ImportError, RuntimeError) as error:  # torchvision raises both beside a torch that it was not built for
+        raise ConfigError(why_not_imported(library, extra, error)) from error
 
 
 def first_cause(error: BaseException) -> str:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from procrustean.base.errors import ConfigError
-from procrustean.base.optional_libraries import installing, why_not_imported
+from procrustean.base.optional_libraries import optional
 from procrustean.data.recipe import Adapter
 
 #: Layers that are scaled and shifted, by where their channels lie.
@@ -95,22 +95,12 @@ def _lora(backbone: nn.Module, rank: int) -> list[str]:
     ]
     if not linear:
         return []
-    peft = _peft()
+    peft = optional("peft", "adapters", "LoRA")
     # Twice the rank is the usual scale; without dropout, whose numbers would not be the run's.
     settings = peft.LoraConfig(r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules=linear)
     peft.inject_adapter_in_model(settings, backbone)
     backbone.requires_grad_(True)  # what learns is the stage's to say
     return [name for name, _ in backbone.named_parameters() if ".lora_" in name]
-
-
-def _peft() -> Any:
-    try:
-        import peft
-    except ModuleNotFoundError as error:
-        raise ConfigError(f"LoRA needs {error.name}; install it {installing('adapters')}") from None
-    except (ImportError, RuntimeError) as error:  # it imports transformers, and that torchvision
-        raise ConfigError(why_not_imported("peft", "adapters", error)) from error
-    return peft
 
 
 def _scale_and_shift(backbone: nn.Module) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from typing import Any
 
 import torch
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 
 from procrustean.balance.layers import suggest
 from procrustean.base.errors import ConfigError, LayerError, did_you_mean
-from procrustean.base.optional_libraries import installing, why_not_imported
+from procrustean.base.optional_libraries import optional
 from procrustean.base.own_code import file_meant
 from procrustean.nets.classifier import Backbone
 from procrustean.nets.noise import Dropout, DropPath
@@ -104,12 +103,7 @@ def whole_model(library: str, name: str) -> tuple[nn.Module, int]:
 
 def imported(library: str) -> Any:
     """timm or torchvision, or a ConfigError that says how to get it."""
-    try:
-        return import_module(library)
-    except ModuleNotFoundError as error:
-        raise ConfigError(f"networks of {library} need it ({error}); install it {installing('nets')}") from error
-    except (ImportError, RuntimeError) as error:  # which torchvision raises beside a torch that it was not built for
-        raise ConfigError(why_not_imported(library, "nets", error)) from error
+    return optional(library, "nets", f"a network of {library}")
 
 
 def groups_of(net: nn.Module, example: tuple[int, int, int]) -> Mapping[str, str]:

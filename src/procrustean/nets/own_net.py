@@ -119,8 +119,8 @@ def module_factory(module: str, factory: str) -> nn.Module:
         model = made if isinstance(made, nn.Module) else made()
     except (ModuleNotFoundError, AttributeError, TypeError) as error:
         raise ConfigError(
-            f"{module}:{factory} makes no network ({error}); write FILE.py:NAME, or package.module:factory, as you would "
-            "import it here, of a function that needs no arguments"
+            f"{module}:{factory} makes no network ({error}); write FILE.py:NAME, or package.module:factory as it is "
+            "imported here, of a function that needs no arguments"
         ) from error
     if not isinstance(model, nn.Module):
         raise ConfigError(f"{module}:{factory} made a {type(model).__name__}, not a torch.nn.Module")
