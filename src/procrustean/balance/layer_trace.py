@@ -35,8 +35,7 @@ class ForwardTrace:
 
         hooks = [module.register_forward_hook(hook(path)) for path, module in self.modules.items()]
         try:
-            with kept_modes(model), torch.no_grad():
-                model.eval()
+            with evaluation_mode(model), torch.no_grad():
                 model(*args, **kwargs)
         finally:
             for registration in hooks:
@@ -129,3 +128,11 @@ def kept_modes(model: nn.Module) -> Iterator[None]:
     finally:
         for module, training in before:
             module.training = training
+
+
+@contextmanager
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode inside, the modes of before outside."""
+    with kept_modes(model):
+        model.eval()
+        yield

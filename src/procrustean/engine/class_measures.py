@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from procrustean.balance.class_tensors import check_label_range, widened
-from procrustean.balance.layer_trace import kept_modes
+from procrustean.balance.layer_trace import evaluation_mode
 from procrustean.balance.layers import find_layer
 from procrustean.balance.losses import CrossEntropy
 from procrustean.balance.mfw import MFW
@@ -212,8 +212,7 @@ def gradient_norms_at(
         return outputs[0]
 
     with ExitStack() as stack:
-        stack.enter_context(kept_modes(model))
-        model.eval()
+        stack.enter_context(evaluation_mode(model))
         stack.enter_context(torch.enable_grad())
         # First, so that the kept output is the one before mixing.
         stack.callback(module.register_forward_hook(keep).remove)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from procrustean.balance.batch_statistics import averaged_statistics, batch_norms
+from procrustean.balance.layer_trace import evaluation_mode
 from procrustean.balance.metrics import LARGEST_STORED_CONFUSION, Metrics, metrics_from_confusion, metrics_from_totals
 from procrustean.engine.engines import Engine
 from procrustean.engine.image_stores import AnyImages
@@ -32,17 +32,6 @@ LARGEST_SIDE = 64
 
 #: Scores [n, C] and labels [n] of a set of images, by the batch.
 Scored = list[tuple[Tensor, Tensor]]
-
-
-@contextmanager
-def evaluation_mode(net: nn.Module) -> Iterator[None]:
-    """Evaluation mode inside, the mode of before outside."""
-    before = net.training
-    net.eval()
-    try:
-        yield
-    finally:
-        net.train(before)
 
 
 def evaluation_batch(images: AnyImages) -> int:

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from procrustean.balance.layer_trace import evaluation_mode
 from procrustean.balance.layers import find_layer
 from procrustean.balance.mixing import Mix
 from procrustean.balance.objectives import Classify, Mixer
@@ -22,7 +23,7 @@ from procrustean.base.random_numbers import Stream, torch_seed
 from procrustean.data.epoch_plan import sampled
 from procrustean.data.imageset import positions_by_class
 from procrustean.engine.class_measures import classification_ratio, feature_deviation, gradient_norms_at, mean_per_class
-from procrustean.engine.evaluation import evaluation_batch, evaluation_mode
+from procrustean.engine.evaluation import evaluation_batch
 from procrustean.engine.image_stores import AnyImages
 from procrustean.engine.step import precision
 from procrustean.engine.stored_features import features_file

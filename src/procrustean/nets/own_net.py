@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from procrustean.balance.layer_trace import kept_modes
+from procrustean.balance.layer_trace import evaluation_mode
 from procrustean.balance.layers import suggest
 from procrustean.base.errors import ConfigError, LayerError, ProcrusteanError
 from procrustean.base.own_code import error_in, file_code, named_code, object_in_file
@@ -167,8 +167,7 @@ def own_backbone(name: str, *, channels: int, classes: int, size: tuple[int, int
             "build it from the argument `classes`"
         )
     images = torch.linspace(-1, 1, 2 * channels * size[0] * size[1]).view(2, channels, *size)
-    with torch.no_grad(), kept_modes(net):
-        net.eval()
+    with torch.no_grad(), evaluation_mode(net):
         try:
             scores = net(images)
         except NOT_TAKEN as error:
