@@ -223,13 +223,10 @@ def check_size(net: Classifier, channels: int, size: tuple[int, int], name: str)
     """
     # Two images on the host. Tensors without values would do as well, but with them PyTorch imports its compiler, which
     # takes longer than computing this.
-    trial = copy.deepcopy(net.backbone).cpu().train()
     try:
-        with torch.random.fork_rng(devices=()):  # dropout draws
-            features = trial(torch.zeros(2, channels, *size))
+        found = _shape_of(copy.deepcopy(net.backbone).cpu().train(), torch.zeros(2, channels, *size))
     except NOT_TAKEN as error:
         raise cannot_take(name, size, error) from error
-    found = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
     if found != (2, net.backbone.features):
         raise ConfigError(
             f"the network {name} gives {found} for two images instead of two features of {net.backbone.features} "
@@ -240,19 +237,23 @@ def check_size(net: Classifier, channels: int, size: tuple[int, int], name: str)
 @torch.no_grad()
 def check_scores(net: Classifier, classes: int) -> None:
     """ConfigError for a head that does not turn the features of an image into one score for each class."""
-    head = copy.deepcopy(net.head).cpu().eval()
     features = net.backbone.features
     try:
-        with torch.random.fork_rng(devices=()):
-            scores = head(torch.zeros(2, features))
+        found = _shape_of(copy.deepcopy(net.head).cpu().eval(), torch.zeros(2, features))
     except NOT_TAKEN as error:
         raise ConfigError(
             f"the head {code_name(net.head)} cannot take {features} features of each of two images: {error}; build it "
             "from the two numbers that it is given, features and classes"
         ) from error
-    found = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
     if found != (2, classes):
         raise ConfigError(
             f"the head {code_name(net.head)} gives {found} for two images of {classes} classes instead of (2, "
             f"{classes}), a score for each class; build it from the two numbers that it is given, features and classes"
         )
+
+
+def _shape_of(part: nn.Module, x: Tensor) -> tuple[int, ...] | str:
+    """The shape of what a part of a network makes of a tensor; what it is, if it is none."""
+    with torch.random.fork_rng(devices=()):  # dropout draws
+        made = part(x)
+    return tuple(made.shape) if isinstance(made, Tensor) else type(made).__name__
