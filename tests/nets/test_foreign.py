@@ -192,7 +192,7 @@ class TestRefusals:
 
     def test_a_library_that_is_not_there(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def fail(name: str) -> ModuleType:
-            raise ModuleNotFoundError("no such thing")
+            raise ModuleNotFoundError("no such thing", name=name)
 
         monkeypatch.setattr(optional_libraries, "import_module", fail)
         with pytest.raises(ConfigError, match=r"a network of timm needs timm; install it.*'\.\[nets\]'"):

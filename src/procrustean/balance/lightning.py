@@ -18,20 +18,16 @@ from torch import Tensor
 from procrustean.balance.counting import label_of
 from procrustean.balance.mfw import MFW
 from procrustean.balance.mfw_attach import Attachment
-from procrustean.base.errors import ConfigError, DataError
-from procrustean.base.optional_libraries import installing, why_not_imported
+from procrustean.base.errors import DataError
+from procrustean.base.optional_libraries import needing
 
-try:
+with needing("Lightning", "lightning", "MFWCallback"):
     try:
         from lightning.pytorch import Callback
     except ModuleNotFoundError as missing:
         if missing.name != "lightning":
             raise
         from pytorch_lightning import Callback
-except (ImportError, RuntimeError) as error:
-    if getattr(error, "name", None) != "pytorch_lightning":
-        raise ConfigError(why_not_imported("Lightning", "lightning", error)) from error
-    raise ConfigError(f"Lightning is not installed; install it {installing('lightning')}") from None
 
 
 #: Lightning replaces all callbacks while it tries learning rates or batch sizes.

@@ -16,14 +16,10 @@ from procrustean.balance.mfw import MFW
 from procrustean.balance.mfw_attach import Attachment
 from procrustean.balance.weights import DRW, global_mean
 from procrustean.base.errors import ConfigError, LayerError
-from procrustean.base.optional_libraries import installing, why_not_imported
+from procrustean.base.optional_libraries import needing
 
-try:
+with needing("transformers", "transformers", "MFWTrainer"):
     from transformers import Trainer
-except (ImportError, RuntimeError) as error:
-    if getattr(error, "name", None) != "transformers":
-        raise ConfigError(why_not_imported("transformers", "transformers", error)) from error
-    raise ConfigError(f"transformers is not installed; install it {installing('transformers')}") from None
 
 
 class MFWTrainerMixin:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import version
 from typing import Any
@@ -21,8 +23,9 @@ def installing(extra: str) -> str:
     return f"in the clone of this project: pip install -c constraints.txt -e '.[{extra}]'"
 
 
-def optional(library: str, extra: str, needed_by: str) -> Any:
-    """A library that only some parts need; a ConfigError says how to get it.
+@contextmanager
+def needing(library: str, extra: str, needed_by: str) -> Iterator[None]:
+    """In it a library is imported that only some parts need; a ConfigError says how to get it.
 
     Args:
         library: its name.
@@ -30,11 +33,17 @@ def optional(library: str, extra: str, needed_by: str) -> Any:
         needed_by: the beginning of the sentence that says so.
     """
     try:
-        return import_module(library)
-    except ModuleNotFoundError as error:
-        raise ConfigError(f"{needed_by} needs {error.name or library}; install it {installing(extra)}") from None
+        yield
     except (ImportError, RuntimeError) as error:  # torchvision raises both beside a torch that it was not built for
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            raise ConfigError(f"{needed_by} needs {error.name}; install it {installing(extra)}") from None
         raise ConfigError(why_not_imported(library, extra, error)) from error
+
+
+def optional(library: str, extra: str, needed_by: str) -> Any:
+    """The library itself, by its name; the arguments are those of `needing`."""
+    with needing(library, extra, needed_by):
+        return import_module(library)
 
 
 def first_cause(error: BaseException) -> str:

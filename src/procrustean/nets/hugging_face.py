@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from procrustean.base.errors import ConfigError
-from procrustean.base.optional_libraries import optional, why_not_imported
+from procrustean.base.optional_libraries import needing
 from procrustean.nets.classifier import Backbone
 from procrustean.nets.foreign import ForeignBackbone, groups_of, last_linear, put_in_place, replace_noise
 from procrustean.nets.published import HUB, OnHub
@@ -101,9 +102,7 @@ def _config(name: str) -> Any:
 
 def _transformers(name: str) -> Any:
     """What is called so there; importing the library itself imports next to nothing."""
-    library = optional("transformers", "transformers", "a network of Hugging Face")
-    try:
+    with needing("transformers", "transformers", "a network of Hugging Face"):
+        library = import_module("transformers")
         _ = library.PreTrainedModel
         return getattr(library, name)
-    except (ImportError, RuntimeError) as error:
-        raise ConfigError(why_not_imported("transformers", "transformers", error)) from error
