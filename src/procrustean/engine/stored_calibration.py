@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file
+import torch
 
 from procrustean.balance.losses import scale_of_scores, shifts_scores
 from procrustean.base.errors import DataError, RunError
@@ -130,13 +129,10 @@ def held_out_scores(directory: RunFolder) -> tuple[Scores, Labels]:
 
 
 def _kept_scores(directory: RunFolder, name: str) -> tuple[Scores, Labels]:
-    path = directory.file(name)
-    try:
-        kept = load_file(path)
-        scores, labels = kept["scores"].astype(np.float64), kept["labels"].astype(np.int64)
-    except (OSError, SafetensorError, KeyError) as error:
-        raise RunError(f"{path} is damaged ({error}); train the run again") from error
-    return scores, labels
+    kept = directory.load_weights(name)
+    if not {"scores", "labels"} <= kept.keys():
+        raise RunError(f"{directory.file(name)} holds no scores and labels; train the run again")
+    return kept["scores"].double().numpy(), kept["labels"].long().numpy()
 
 
 def scores_of(
@@ -149,7 +145,4 @@ def scores_of(
 
 
 def _save_scores(directory: RunFolder, scores: Scores, labels: Labels, name: str = HELD_OUT_SCORES) -> None:
-    import torch
-
-    tensors = {"scores": torch.from_numpy(scores).float(), "labels": torch.from_numpy(labels)}
-    directory.save_weights(name, tensors)
+    directory.save_weights(name, {"scores": torch.from_numpy(scores).float(), "labels": torch.from_numpy(labels)})
