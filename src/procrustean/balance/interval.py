@@ -21,7 +21,6 @@ def bootstrap_interval(
     groups: Integers | None = None,
     *,
     headline: Literal["accuracy", "balanced_accuracy"] = "balanced_accuracy",
-    seed: int = SEED,
 ) -> tuple[float, float]:
     """The 95 % interval of a headline, by drawing whole groups of images again, class by class.
 
@@ -35,14 +34,13 @@ def bootstrap_interval(
         labels: classes, [N].
         groups: of images that belong together, [N]; by default each image is drawn by itself.
         headline: accuracy, or the mean recall of the classes.
-        seed: of the draws.
 
     >>> low, high = bootstrap_interval(np.arange(100) < 80, np.zeros(100, np.int64))
     >>> 0.7 < low < 0.8 < high < 0.9
     True
     """
     present, classes = np.unique(labels, return_inverse=True)
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(SEED)
     if groups is None:
         sums, images = _of_images(right, classes, len(present), random)
     else:
