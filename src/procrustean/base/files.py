@@ -38,9 +38,9 @@ def write_atomically(path: Path, content: bytes, advice: str = OF_A_RUN, check: 
         file.write(content)
 
 
-def write_json(path: Path, content: object) -> None:
+def write_json(path: Path, content: object, advice: str = OF_A_RUN) -> None:
     """Replace a file of JSON as a whole, in lines that a person can read."""
-    write_atomically(path, (json.dumps(content, indent=1) + "\n").encode())
+    write_atomically(path, (json.dumps(content, indent=1) + "\n").encode(), advice)
 
 
 @contextmanager
