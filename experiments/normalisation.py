@@ -26,13 +26,13 @@ from safetensors.torch import load_file
 
 from procrustean.balance.batch_statistics import batch_norms
 from procrustean.base import ProcrusteanError, make_reporter
+from procrustean.base.files import write_atomically
 from procrustean.base.json_files import to_plain
 from procrustean.base.yaml_files import read_yaml
 from procrustean.data import Splits, load_source
 from procrustean.engine.evaluation import evaluate_net, recompute_statistics
 from procrustean.nets import Classifier
 from procrustean.records import RunSpec
-from procrustean.records.checkpoints import write_atomically
 from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_record import load_result
 from procrustean.runs import expand, fit_many, load_run

@@ -91,13 +91,14 @@ def evaluate_net(
 Statistics = Literal["kept", "mixed", "clean"]
 
 
-def recompute_statistics(prepared: Prepared, net: Classifier, on: Statistics) -> None:
+def recompute_statistics(prepared: Prepared, net: Classifier, on: Statistics, images: AnyImages | None = None) -> None:
     """Recompute the statistics of a network in place, over the batches of the last epoch of its training.
 
     Args:
         prepared: the run.
         net: its network, with any weights.
         on: "mixed" shows the batches as the method does, "clean" without its mixing; "kept" changes nothing.
+        images: the training images on the device, where they are there already.
     """
     if on == "kept" or not batch_norms(net):
         return
@@ -109,7 +110,7 @@ def recompute_statistics(prepared: Prepared, net: Classifier, on: Statistics) ->
         number,
         net=net,
         train=prepared.data.train,
-        images=prepared.stores().training(prepared.data.train),
+        images=images or prepared.stores().training(prepared.data.train),
         recipe=prepared.recipe,
         epochs=epochs,
         seed=prepared.config.seed,
