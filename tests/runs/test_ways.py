@@ -69,8 +69,11 @@ def test_what_is_open(photos: Path, settings: dict[str, Any], expected: list[str
     assert kinds(photos, **settings) == expected
 
 
-def test_small_pictures_and_known_sets_have_other_advice(tmp_path: Path) -> None:
-    assert kinds(write_pictures(tmp_path / "small", 20)) == []
+def test_small_pictures_are_trained_from_scratch_as_they_are(tmp_path: Path) -> None:
+    folder = write_pictures(tmp_path / "small", 20)
+    (way,) = open_ways(RunSpec(source=str(folder), method=ADVISED), Sources())
+    assert (way.kind, way.config.image_size) == ("scratch", 20)
+    assert kinds(write_pictures(tmp_path / "tiny", 7)) == []
     assert open_ways(RunSpec("digits", method=ADVISED), Sources()) == ()
 
 
