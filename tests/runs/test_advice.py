@@ -186,6 +186,6 @@ def test_weights_in_the_cache_are_found_and_used(
 
 
 def test_the_plan_does_not_depend_on_how_busy_the_machine_is(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "this_machine", lambda device, precision: CPU)
+    monkeypatch.setattr(planning, "this_machine", lambda device: CPU)
     first, second = (planned(RunSpec(str(folder), method=ADVISED)).config for _ in range(2))
     assert first.hash == second.hash

@@ -59,19 +59,15 @@ class Tune(ConfigCommand):
     """No progress."""
 
     def run(self) -> int:
-        import time
-
-        began = time.monotonic()
         from procrustean.base.console import write_result
         from procrustean.base.progress import reporting
         from procrustean.cli.given_runs import finished_results
         from procrustean.cli.results import comparisons_of
         from procrustean.runs.choosing import options_text
-        from procrustean.runs.option_spaces import default_space, grid, read_space, samples
+        from procrustean.runs.option_spaces import default_space, read_space
         from procrustean.runs.preparing import recipe_of
-        from procrustean.runs.tuning import tune
+        from procrustean.runs.tuning import Budget, tune
         from procrustean.runs.tuning_candidates import candidate_settings, check_options, check_space, default_hold_out
-        from procrustean.runs.tuning_study import Budget, refuse_another_search
 
         reported = RunSpec(**{f.name: getattr(self, f.name) for f in fields(RunSpec) if f.name != "run_dir"})
         if self.dry_run and reported.code:  # only importing it would tell what its options are
@@ -85,20 +81,17 @@ class Tune(ConfigCommand):
             reported = replace(reported, hold_out=default_hold_out(reported, self.choose_on))
         base = candidate_settings(reported, self.choose_on)
         space = read_space(base.method, self.over) if self.over else default_space(base.method, self.source)
-        check_space(base, space)
-        check_options(base, grid(space) if self.trials is None else samples(space))
+        budget = Budget(self.repeats, self.final_seeds, self.trials, self.width, self.minutes)
         if self.dry_run:
             from procrustean.cli.printed_settings import settings_text
 
+            check_space(base, space)
+            check_options(base, budget.first(space))
             write_result(settings_text(base, tuned=space) + self._candidates(base, space))
             return 0
         check_folder(self.output)
-        budget = Budget(self.repeats, self.final_seeds, self.trials, self.width, self.minutes)
-        refuse_another_search(self.output, budget.search(base, space, self.source))
         with reporting(quiet=self.quiet) as reporter:
-            tuned = tune(
-                base, space, self.output, final_source=self.source, budget=budget, reporter=reporter, began=began
-            )
+            tuned = tune(base, space, self.output, final_source=self.source, budget=budget, reporter=reporter)
         scores = [] if tuned.choice is None else [_table(tuned, base.source if base.source != self.source else None)]
         if not tuned.retrained:
             write_result(*scores, tuned.text)

@@ -88,7 +88,7 @@ def planned(
     if open_method and config.options:
         given = ", ".join(config.options)
         raise ConfigError(f"options ({given}) received without the method they are for; name it: --method mfw")
-    machine = machine or this_machine(config.device, precision=config.precision)
+    machine = machine or this_machine(config.device)
     size_given, natural = config.image_size is not None, None
     if splits is None:
         load = load or Sources()
@@ -221,7 +221,7 @@ def _with_training(
     if filled == config:
         return config, []
     seconds = chosen.seconds * (filled.epochs or 1) / chosen.epochs
-    where = "a GPU" if machine.device == "cuda" else f"a CPU with {machine.threads} thread{'s' * (machine.threads > 1)}"
+    where = "a GPU" if machine.device == "cuda" else f"a CPU with {machine.cores} core{'s' * (machine.cores > 1)}"
     length = f"{filled.epochs} epoch{'s' * (filled.epochs != 1)}"
     text = (
         f"{filled.net} on images of {width} x {height}, {length} in batches of {filled.batch_size}: what "

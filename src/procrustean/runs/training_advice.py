@@ -80,7 +80,7 @@ def settings_of(
     epochs = max(1, min(wanted, affordable))
     batch = batch_for(images, size, machine)
     rate = PRETRAINED_RATE if pretrained else rate_for(batch)
-    return Settings(net, size, epochs, batch, rate, machine.seconds(net, channels, size, epochs * images), pretrained)
+    return Settings(net, size, epochs, batch, rate, epochs * images / speed, pretrained)
 
 
 def batch_for(images: int, side: int, machine: Machine) -> int:
