@@ -43,7 +43,7 @@ from procrustean.runs.option_spaces import (
     search_grid,
 )
 from procrustean.runs.trials import plan_of
-from procrustean.runs.tuning_candidates import check_candidates, check_options, check_space, final_plan
+from procrustean.runs.tuning_candidates import check_candidates, check_options, check_space, final_plan, on_all
 
 UNFINISHED = "Not all candidates are finished; everything is saved. Give the same command again."
 
@@ -310,10 +310,10 @@ class _Search:
     def _run(self, plan: Plan, options: Options, number: int, folder: str) -> Plan:
         """A training by a plan with these options and one of the seeds; its folder is named after what was asked for,
         whatever was chosen for the rest."""
-        own = {"options": {**self.base.options, **options}, "seed": self.base.seed + number}
-        final = {name: getattr(plan.config, name) for name in ("source", "hold_out", "hold_out_from")}
-        slug = replace(self.base, **own, **(final if folder != CANDIDATES else {})).slug
-        return replace(plan, config=replace(plan.config, **own, run_dir=self.output / folder / slug))
+        options, seed = {**self.base.options, **options}, self.base.seed + number
+        asked = self.base if folder == CANDIDATES else on_all(self.base, plan.config.source)
+        path = self.output / folder / replace(asked, options=options, seed=seed).slug
+        return replace(plan, config=replace(plan.config, options=options, seed=seed, run_dir=path))
 
     def _take_over(self, plan: Plan) -> None:
         """With a validation split the candidates were trained on all images: such a run is not trained again."""

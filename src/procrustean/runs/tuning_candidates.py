@@ -97,9 +97,14 @@ def check_candidates(plan: Plan, final: Plan, candidates: Sequence[Options], rep
             _prepared(final, options)
 
 
+def on_all(config: RunSpec, source: str) -> RunSpec:
+    """The settings of the training on all images, perhaps of another source."""
+    return replace(config, source=source, hold_out=0, hold_out_from="training")
+
+
 def final_plan(plan: Plan, source: str, sources: Sources) -> Plan:
-    """The training of a plan on all images, perhaps of another source."""
-    final = replace(plan.config, source=source, hold_out=0, hold_out_from="training")
+    """What `on_all` makes of a plan."""
+    final = on_all(plan.config, source)
     if source == plan.config.source:
         return replace(plan, config=final, made=None)
     return Plan(final, None if is_named(source) else sources(final), plan.why, trials=plan.trials)
