@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,15 +28,18 @@ from procrustean.deploy.estimator_images import (
     write_table,
 )
 from procrustean.deploy.model import Model
+from procrustean.deploy.model_loading import load_model
 from procrustean.engine.class_priors import prior_of, read_prior
 from procrustean.engine.probabilities import Prior
 from procrustean.records.finding_runs import TRIALS
+from procrustean.records.run_folder import RunUnfinished
 from procrustean.records.run_spec import ADVISED, AUTO, RunSpec
 from procrustean.runs.advice import HOLD_OUT
+from procrustean.runs.image_loading import Sources
 from procrustean.runs.method_advice import MethodChoice
-
-if TYPE_CHECKING:
-    from procrustean.runs.one_run import FinishedRun
+from procrustean.runs.one_run import FinishedRun
+from procrustean.runs.train_api import fit, resume
+from procrustean.runs.ways import open_ways
 
 
 class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -121,15 +124,11 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         # What is wrong with it is said before the training, though it is used after.
         self._prior([str(position) for position in range(len(self.classes_))], np.bincount(encoded).tolist())
-        from procrustean.deploy.model_loading import load_model
-
         with tempfile.TemporaryDirectory(prefix="procrustean-") as scratch:
             settings = self._settings(Path(scratch) / "run" if self.run_dir is None else Path(self.run_dir))
-            run = (
-                self._tried(paths, encoded, settings, Path(scratch))
-                if paths and some_can_be_held_out(encoded)
-                else None
-            )
+            run = None
+            if paths and some_can_be_held_out(encoded):
+                run = self._tried(paths, encoded, settings, Path(scratch))
             if run is None:
                 pixels = self._pixels(X, fitting=True) if pixels is None else pixels
                 run = self._trained(self._splits(pixels, encoded.astype(np.int64)), settings)
@@ -211,9 +210,6 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self, paths: Sequence[str], labels: npt.NDArray[Any], settings: dict[str, Any], scratch: Path
     ) -> FinishedRun | None:
         """A training on files by the best of several ways; None where these are no photographs, or nothing is open."""
-        from procrustean.runs.image_loading import Sources
-        from procrustean.runs.ways import open_ways
-
         listed, sources = write_table(paths, labels, scratch / "images.csv"), Sources()
         settings = settings | {"hold_out": self.hold_out, "fold": ALL}
         config = RunSpec.from_json({**settings, "source": str(listed)}, origin="Classifier")
@@ -224,9 +220,6 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._trained(str(table), settings)
 
     def _trained(self, source: Splits | str, settings: dict[str, Any]) -> FinishedRun:
-        from procrustean.records.run_folder import RunUnfinished
-        from procrustean.runs.train_api import fit, resume
-
         minutes = self.minutes if self.method == AUTO or isinstance(source, str) else None
         try:
             return fit(source, minutes=minutes, **settings)
@@ -237,7 +230,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed = self.random_state
         if not isinstance(seed, int | np.integer):
             seed = check_random_state(seed).randint(2**31 - 1)
-        settings: dict[str, Any] = {
+        return {
             "method": self.method,
             "drw": self.drw,
             "options": dict(self.options or {}),
@@ -246,13 +239,12 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "batch_size": self.batch_size,
             "lr": self.lr,
             "pretrained": self.pretrained,
+            # What `_splits` holds out is a split of its own; left open, the trainer would hold out more.
+            "hold_out": None if self.method == AUTO and self.hold_out != 0 else 0,
             "device": self.device,
             "seed": int(seed),
             "run_dir": str(folder),
         }
-        if self.hold_out == 0:  # left open, the trainer would hold out some
-            settings["hold_out"] = 0
-        return settings
 
     def _prior(self, names: Sequence[str], counts: Sequence[int]) -> Prior | None:
         """The class frequencies that were asked for, or a ConfigError.
