@@ -51,6 +51,8 @@ def test_chosen_on_held_out_images_then_trained_on_all(tune: Call) -> None:
         (2.0, 2),
     ]
     (final,) = configs("final")
+    (calibrated,) = (json.loads(path.read_text())["calibration"] for path in Path("t/final").glob("*/result.json"))
+    assert calibrated["images"] == 8  # the held-out ones, by the best candidate
     record = study()
     assert final["hold_out"] == 0
     assert final["options"] == record["chosen"]
@@ -290,8 +292,6 @@ def test_what_optuna_would_choose_from(tune: Call) -> None:
         "# alpha=0.1..10",
         "# draw=sample,batch",
     ]
-    few = tune("--method", "mfw", "--over", "alpha=0.1,10", "draw=sample,batch", "--trials", 9, "--dry-run")
-    assert "# 4 candidates, suggested by Optuna" in few.out  # there are no more
 
 
 @pytest.mark.parametrize(
@@ -325,7 +325,6 @@ def test_mistakes_are_refused(arguments: tuple[str, ...], message: str, tune: Ca
     [
         ("layer=group2,nowhere", "candidate layer=nowhere: layer 'nowhere'"),
         ("alpha=1,-1", "candidate alpha=-1: alpha = -1.0 received"),
-        ("alpha=1,1.0", "'alpha=1,1.0' received, which has 1 twice; give each value once"),
     ],
 )
 def test_a_candidate_that_cannot_be_is_named_before_any_is_trained(over: str, message: str, tune: Call) -> None:
@@ -379,7 +378,7 @@ def test_a_validation_split_decides_unless_training_images_are_asked_for(
     given: tuple[object, ...], hold_out: int, npz: Path, call: Call
 ) -> None:
     arguments = ("tune", npz, *TINY, "--method", "mfw", *given, "--dry-run")
-    assert yaml.safe_load(call(*arguments).out)["hold_out"] == (hold_out or 3)
+    assert yaml.safe_load(call(*arguments).out)["hold_out"] == (hold_out or 0.15)
     with np.load(npz) as arrays:
         own = {f"val_{name}": arrays[f"test_{name}"][::2] for name in ("images", "labels")}
         np.savez(npz, **arrays, **own)

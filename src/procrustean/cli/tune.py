@@ -31,7 +31,8 @@ class Tune(ConfigCommand):
     """Data set: digits, cifar10, cifar100, an .npz file, or a folder of images (one folder per class)."""
     hold_out: float | None = None
     """Training images per class that decide, or below 1 their share, and are not trained on while they do; 0: the
-    validation split decides, which is the default where there is one (as for tiered-imagenet), else 3."""
+    validation split decides, which is the default where there is one (as for tiered-imagenet), else 3, and 15 % of your
+    own images."""
     choose_on: str | None = None
     """Data set on which the options are chosen; default SOURCE itself, for tiered-imagenet its tuning classes."""
     over: tuple[str, ...] = ()
@@ -105,7 +106,7 @@ class Tune(ConfigCommand):
     def _candidates(self, base: RunSpec, space: Space) -> str:
         """What would be tried, how it would be judged, and what would be trained in the end, as comments."""
         from procrustean.runs.choosing import options_text
-        from procrustean.runs.option_spaces import grid, possible, space_texts
+        from procrustean.runs.option_spaces import grid, space_texts
 
         judges = "held-out images" if base.hold_out else "the images of the validation split"
         seeds = f", {self.repeats} training seeds each" * (self.repeats > 1)
@@ -113,9 +114,7 @@ class Tune(ConfigCommand):
             candidates = [options_text(options) for options in grid(space)]
             lines = [f"Candidates, judged on {judges}{seeds}:", *candidates]
         else:
-            suggested = (
-                f"{possible(space, self.trials)} candidates, suggested by Optuna and judged on {judges}{seeds}, from:"
-            )
+            suggested = f"{self.trials} candidates, suggested by Optuna and judged on {judges}{seeds}, from:"
             lines = [suggested, *space_texts(space)]
         if self.final_seeds:
             number = f"{self.final_seeds} training seed{'s' * (self.final_seeds > 1)}"

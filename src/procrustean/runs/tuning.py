@@ -20,6 +20,7 @@ from procrustean.base.progress import Distinct, Reporter
 from procrustean.base.stop_signals import stop_on_signal
 from procrustean.data.sources import place_of
 from procrustean.engine.device import refuse_several_ranks
+from procrustean.engine.stored_calibration import HELD_OUT_SCORES, TrialScores, held_out_scores
 from procrustean.engine.training import Interrupted
 from procrustean.records.finding_runs import CANDIDATES, STUDY
 from procrustean.records.run_folder import RunFolder
@@ -192,7 +193,7 @@ def tune(
         return tuned
 
     found([])  # from here on the folder holds final runs: by what choice has to be known even after a kill
-    return found(search.retrain(chosen))
+    return found(search.retrain(choice.best.options, chosen))
 
 
 def _ended(study: Study, tuned: Tuned, choice: Choice[Score]) -> Study:
@@ -279,9 +280,10 @@ class _Search:
             return {}
         return {name: median(record.method.finish[name] for record in self.records[str(options)])}
 
-    def retrain(self, chosen: Options) -> list[Outcome]:
-        """Train on all training images with the chosen options."""
-        plans = [self._run(self.final, chosen, seed, "final") for seed in range(self.budget.final_seeds)]
+    def retrain(self, best: Options, chosen: Options) -> list[Outcome]:
+        """Train on all training images with the chosen options: of the best candidate, with what it chose itself."""
+        final = replace(self.final, scores=self._scores(best))
+        plans = [self._run(final, chosen, seed, "final") for seed in range(self.budget.final_seeds)]
         for plan in plans:
             self._take_over(plan)
         if not all(RunFolder(_place(plan)).finished for plan in plans) and not self.box.is_over():
@@ -290,6 +292,13 @@ class _Search:
                 f"chosen on {sum(self.counts)} held-out images: {options_text(chosen)}; now training on all{where}"
             )
         return self._train(plans, chosen, show="test")
+
+    def _scores(self, best: Options) -> TrialScores | None:
+        """What calibrates the training on all images: answers of the best candidate on those that it has not seen."""
+        candidate = RunFolder(_place(self._run(self.plan, best, 0, CANDIDATES)))
+        if self.elsewhere or not self.plan.config.hold_out or not candidate.file(HELD_OUT_SCORES).exists():
+            return None
+        return TrialScores(*held_out_scores(candidate), tuple(self.records[str(best)][0].data.classes))
 
     def remarks(self, scores: Sequence[Score], chosen: Options, failed: Sequence[str], *, finished: int) -> str:
         """What else there is to say of the choice and of the training on all images."""

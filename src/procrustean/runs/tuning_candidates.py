@@ -13,7 +13,7 @@ from procrustean.data.sets.table import all_sets
 from procrustean.data.sources import has_validation, is_named
 from procrustean.engine.prepared import Prepared
 from procrustean.records.run_spec import RunSpec
-from procrustean.runs.advice import Plan
+from procrustean.runs.advice import HOLD_OUT, Plan
 from procrustean.runs.choosing import check_held_out, options_text
 from procrustean.runs.image_loading import Sources
 from procrustean.runs.lint import lint
@@ -24,8 +24,9 @@ from procrustean.runs.preparing import prepare, recipe_of
 PER_CLASS = 3
 
 
-def default_hold_out(reported: RunSpec, choose_on: str | None) -> int:
-    """What is held out where the user says nothing: 0, so that the validation split decides, or else three per class.
+def default_hold_out(reported: RunSpec, choose_on: str | None) -> float:
+    """What is held out where the user says nothing: 0, so that the validation split decides, else three per class of a
+    known data set, and of the user's own images the share that `train` holds out.
 
     Args:
         reported: settings of the training with the chosen options.
@@ -35,7 +36,9 @@ def default_hold_out(reported: RunSpec, choose_on: str | None) -> int:
         return PER_CLASS
     tuned_on = _tuning_set(reported.source)
     source = choose_on or (tuned_on.name if tuned_on else reported.source)
-    return 0 if has_validation(source, reported.on_bad_image, reported.group) else PER_CLASS
+    if has_validation(source, reported.on_bad_image, reported.group):
+        return 0
+    return PER_CLASS if is_named(source) else HOLD_OUT
 
 
 def candidate_settings(reported: RunSpec, choose_on: str | None) -> RunSpec:
