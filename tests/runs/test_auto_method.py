@@ -279,7 +279,7 @@ def test_a_method_that_diverges_does_not_end_the_comparison(
     }
     diverged |= {choice.name for choice in THREE}
     with pytest.raises(
-        RunError, match=r"no method was trained to the end; erm-drw: non-finite .* with another --run-dir"
+        RunError, match=r"no method was trained to the end .*; erm-drw: non-finite .* with another --run-dir"
     ):
         fit(str(colours), **settings(tmp_path / "none"), minutes=5)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from procrustean.base.epochs import held_out_text
-from procrustean.base.errors import ConfigError, Diverged, RunError
+from procrustean.base.errors import ConfigError, RunError
 from procrustean.base.lease import Claim
 from procrustean.base.progress import Reporter
 from procrustean.data.describe import some_names
@@ -30,7 +30,7 @@ from procrustean.runs.existing_runs import load_run
 from procrustean.runs.image_loading import Sources
 from procrustean.runs.lint import lint
 from procrustean.runs.loggers import Tool
-from procrustean.runs.many_runs import Outcome, fit_many
+from procrustean.runs.many_runs import Outcome, fit_many, raise_failures
 from procrustean.runs.method_advice import MethodChoice, worth_comparing
 from procrustean.runs.one_run import FinishedRun, run_directory_of
 from procrustean.runs.preparing import prepare
@@ -220,8 +220,7 @@ class _Trials:
                 log=self._log,
                 show="held_out",
             )
-            if outcome.error is not None and not isinstance(outcome.error, Diverged):
-                raise outcome.error
+            raise_failures([outcome])
             tried.append(TriedMethod.of(method, outcome, epochs))
             self._slowest = max(self._slowest, (time.monotonic() - now) / (epochs or self._whole))
         return tried
@@ -230,17 +229,13 @@ class _Trials:
 def _finished(tried: Sequence[TriedMethod], folder: Path, minutes: float) -> list[TriedMethod]:
     """Those that can be chosen; RunError if there is none."""
     finished = [each for each in tried if each.is_finished and each.epochs is None]
-    if finished:
-        return finished
-    failed = [f"{each.name}: {each.failed}" for each in tried if each.failed]
-    if failed:
+    if not finished:
+        failed = "".join(f"; {each.name}: {each.failed}" for each in tried if each.failed)
         raise RunError(
-            f"no method was trained to the end; {'; '.join(failed)}. A lower --lr may help, with another --run-dir"
+            f"no method was trained to the end within {minutes:g} min{failed}. What there is is kept in {folder}: give "
+            "the same command with more --minutes to go on, or other settings with another --run-dir"
         )
-    raise RunError(
-        f"no method was trained to the end within {minutes:g} min; what there is is kept in {folder}. Give the same "
-        "command with more --minutes to go on, or fewer --epochs and another --run-dir"
-    )
+    return finished
 
 
 def _of_method(plan: Plan, method: MethodChoice, path: Path, epochs: int | None) -> Plan:

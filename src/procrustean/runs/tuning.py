@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from procrustean.base.errors import ConfigError, Diverged, ImagesChanged
+from procrustean.base.errors import ConfigError, ImagesChanged
 from procrustean.base.json_files import FORMAT
 from procrustean.base.own_code import use_file
 from procrustean.base.progress import Distinct, Reporter
@@ -31,7 +31,7 @@ from procrustean.runs.advice import Plan
 from procrustean.runs.choosing import Choice, Score, choose, options_text, score_of, voting_counts
 from procrustean.runs.cost import TimeBox
 from procrustean.runs.image_loading import Sources
-from procrustean.runs.many_runs import Outcome, fit_many
+from procrustean.runs.many_runs import Outcome, fit_many, raise_failures
 from procrustean.runs.one_run import STOPPED_AMONG_MANY, ShownImages, Stopped
 from procrustean.runs.option_spaces import (
     AFTER_TRAINING,
@@ -350,9 +350,7 @@ class _Search:
             time_up=self.box.is_over,
             show=show,
         )
-        for outcome in outcomes:
-            if outcome.error is not None and not isinstance(outcome.error, Diverged):
-                raise outcome.error
+        raise_failures(outcomes)
         return outcomes
 
 
