@@ -27,8 +27,7 @@ def test_slow_methods_and_networks_cost_more() -> None:
     assert predicted_cost(erm) == trained_images(erm) == 200 * 25250
     assert predicted_cost(replace(erm, method="bbn")) > 2 * predicted_cost(erm)
     assert predicted_cost(replace(erm, net="small")) < predicted_cost(erm)
-    slow = replace(erm, method="meta_weight")
-    assert predicted_cost(slow, "cuda") > 1.5 * predicted_cost(slow, "cpu") > 5 * predicted_cost(erm, "cpu")
+    assert predicted_cost(replace(erm, method="meta_weight"), "cpu") > 5 * predicted_cost(erm, "cpu")
     assert predicted_cost(erm, "cuda") == predicted_cost(erm, "cpu")
     assert predicted_cost(replace(erm, precision="fp32")) > 2 * predicted_cost(erm)
 

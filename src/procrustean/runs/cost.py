@@ -44,8 +44,6 @@ SMALL = 4e9
 TIMED = {("densenet121", "cuda"): 0.76, ("resnet18", "cpu"): 1.6}
 #: Time of float32 relative to the device's usual number format: on a GPU it has no kernels of its own.
 FLOAT32 = {"cuda": 2.7, "cpu": 1.9}
-#: Time of a method's step relative to ERM on CPUs, estimated, where it is another than on a GPU.
-ON_CPUS = {"bbn": 2.0, "m2m": 3.0, "meta_weight": 4.0, "domain_adaptation": 1.6}
 #: Seconds that a training by default may take by this reckoning. A machine may well be half as fast.
 BUDGET = {"cpu": 120.0, "cuda": 900.0}
 #: Images of ResNet-32 per second of a whole fleet before anything is measured: on an H200 (docs/performance.md), and
@@ -102,15 +100,6 @@ def multiply_adds(net: str, channels: int, size: int) -> float:
     return float(counter.get_total_flops()) / 2
 
 
-def relative_to_erm(config: RunSpec, device: Device = "cuda") -> float:
-    """Time per image relative to ERM on the same network in the device's usual number format."""
-    entry = METHODS.get(config.method)  # a plan that is still to choose a method has none, a file says none
-    step = 1.0 if entry is None else entry.relative_cost
-    if device == "cpu":
-        step = ON_CPUS.get(config.method, step)
-    return step * (FLOAT32[device] if config.precision == "fp32" else 1.0)
-
-
 def predicted_cost(config: RunSpec, device: Device = "cuda") -> float:
     """Images of 32 x 32 that ERM with ResNet-32 would train in the same time on that kind of device."""
     recipe, images = recipe_of(config), training_images(config)
@@ -118,7 +107,9 @@ def predicted_cost(config: RunSpec, device: Device = "cuda") -> float:
     machine = Machine(device, cores=1, budget=BUDGET[device])
     usual = machine.images_per_second("resnet32", 3, GUESSED_SIDE)
     relative = usual / machine.images_per_second(recipe.net, 3, _side(config, recipe))
-    return shown * relative * relative_to_erm(config, device)
+    entry = METHODS.get(config.method)  # a plan that is still to choose a method has none, a file says none
+    step = 1.0 if entry is None else entry.relative_cost
+    return shown * relative * step * (FLOAT32[device] if config.precision == "fp32" else 1.0)
 
 
 def starting_cost(config: RunSpec, device: Device) -> float:
