@@ -17,8 +17,9 @@ CONFIG_FILE, RESULT_FILE = "config.json", "result.json"
 NAMED_AS_RESULT = re.compile(r"result|.+-seed\d+-[0-9a-f]{12}(-\d+)?")
 #: What `train --folds`, `--method auto` and `tune` keep beside their runs.
 FOLDS, COMPARISON, STUDY = "folds.json", "auto.json", "tuning.json"
-#: Folders beside these: the run on all images, short trainings of methods that were left behind, the runs by which
-#: options are chosen, the ways to train that were tried before.
+#: Folders beside these: the run on all images, also within the folder of a run that was measured on images set aside;
+#: short trainings of methods that were left behind; the runs by which options are chosen; the ways to train that were
+#: tried before.
 FINAL, SHORT, CANDIDATES, TRIALS = "all", "short", "candidates", "trials"
 #: Which of them hold no results for tables: that on all images may have no test images, the others chose.
 NOT_FOR_TABLES = {FOLDS: (FINAL, TRIALS), COMPARISON: (SHORT,), STUDY: (TRIALS,)}

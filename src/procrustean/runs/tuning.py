@@ -30,6 +30,7 @@ from procrustean.records.several_runs import Several, agreed, begin, write_recor
 from procrustean.runs.advice import Plan
 from procrustean.runs.choosing import Choice, Score, choose, options_text, score_of, voting_counts
 from procrustean.runs.cost import TimeBox
+from procrustean.runs.final import train_on_all
 from procrustean.runs.image_loading import Sources
 from procrustean.runs.many_runs import Outcome, fit_many, raise_failures
 from procrustean.runs.one_run import STOPPED_AMONG_MANY, ShownImages, Stopped
@@ -45,6 +46,7 @@ from procrustean.runs.option_spaces import (
 )
 from procrustean.runs.trials import plan_of
 from procrustean.runs.tuning_candidates import check_candidates, check_options, check_space, final_plan, on_all
+from procrustean.runs.ways import open_ways
 
 UNFINISHED = "Not all candidates are finished; everything is saved. Give the same command again."
 
@@ -193,7 +195,9 @@ def tune(
         return tuned
 
     found([])  # from here on the folder holds final runs: by what choice has to be known even after a kill
-    return found(search.retrain(choice.best.options, chosen))
+    tuned = found(search.retrain(choice.best.options, chosen))
+    search.train_for_use(tuned.retrained)
+    return tuned
 
 
 def _ended(study: Study, tuned: Tuned, choice: Choice[Score]) -> Study:
@@ -292,6 +296,15 @@ class _Search:
                 f"chosen on {sum(self.counts)} held-out images: {options_text(chosen)}; now training on all{where}"
             )
         return self._train(plans, chosen, show="test")
+
+    def train_for_use(self, measured: Sequence[Path]) -> None:
+        """Where `train` does so: once more on all images, those set aside for tests too."""
+        splits = self.final.splits
+        if splits is None or splits.aside is None or not open_ways(self.base, self.sources):
+            return
+        for run in measured:
+            if not self.box.is_over():
+                train_on_all(run, splits, self.reporter)
 
     def _scores(self, best: Options) -> TrialScores | None:
         """What calibrates the training on all images: answers of the best candidate on those that it has not seen."""
