@@ -43,13 +43,6 @@ def test_a_gpu_gets_larger_networks() -> None:
     assert choose_settings(3000, 32, 3, GPU).net == "resnet32"
 
 
-def test_pretrained_weights_are_taken_where_the_time_allows() -> None:
-    found = choose_settings(500, 300, 3, CPU, "resnet18")
-    assert found.pretrained
-    assert found.lr == 0.001
-    assert not choose_settings(500_000, 300, 3, CPU, "resnet18").pretrained
-
-
 def test_a_named_network_gets_the_epochs_that_a_training_needs() -> None:
     short = settings_of("resnet32", 64, 3000, 3, CPU)
     enough = at_least_fewest(short)

@@ -136,8 +136,7 @@ def describe_advice(command: str, expected: Expectation) -> list[str]:
     return [
         f"advised method: {advice.choice.method}{' --drw' * advice.choice.drw}, {advice.why}",
         f"advised settings: {settings.net} at {settings.size} x {settings.size} pixels, "
-        f"{number_of(settings.epochs, 'epoch')} in batches of {settings.batch_size}"
-        f"{', from the pretrained weights in the cache' * settings.pretrained}",
+        f"{number_of(settings.epochs, 'epoch')} in batches of {settings.batch_size}",
         f"expected time: about {duration_text(settings.seconds)}, {CAUTION}",
         f"start with: {command}",
         f"or compare methods on held-out images: {command} --method auto --minutes 30",
