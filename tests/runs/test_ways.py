@@ -327,6 +327,7 @@ def test_the_classifier_goes_by_the_best_way_too(photos: Path, tmp_path: Path) -
     assert (record.data.train, record.data.held_out) == (39, 0)  # all of them
     assert record.calibration is not None  # by the trial
     assert len(RunFolder(tmp_path / "run").beginning().trials) == 3
+    assert record.data.image_shape == (32, 32, 3)
     assert classifier.predict_proba(paths[:2]).shape == (2, 3)
     assert classifier.classes_.tolist() == ["blue", "green", "red"]
     with pytest.raises(RunError, match="this very run, finished"):

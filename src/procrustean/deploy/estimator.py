@@ -211,7 +211,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> FinishedRun | None:
         """A training on files by the best of several ways; None where these are no photographs, or nothing is open."""
         listed, sources = write_table(paths, labels, scratch / "images.csv"), Sources()
-        settings = settings | {"hold_out": self.hold_out, "fold": ALL}
+        settings = settings | {"hold_out": self.hold_out, "image_size": self.image_size, "fold": ALL}
         config = RunSpec.from_json({**settings, "source": str(listed)}, origin="Classifier")
         if not open_ways(config, sources) or len(sources.listing(config).headers) < len(paths):
             return None

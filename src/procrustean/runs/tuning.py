@@ -304,7 +304,10 @@ class _Search:
             return
         for run in measured:
             if not self.box.is_over():
-                train_on_all(run, splits, self.reporter)
+                try:
+                    train_on_all(run, splits, self.reporter)
+                except Stopped as stopped:
+                    raise Stopped(STOPPED_AMONG_MANY, stopped.exit_code) from None
 
     def _scores(self, best: Options) -> TrialScores | None:
         """What calibrates the training on all images: answers of the best candidate on those that it has not seen."""
