@@ -115,6 +115,23 @@ def fused(inputs: list[Tensor | None], upstream: Tensor, stride: int) -> tuple[l
     return [out, *torch.autograd.grad(out, wanted, upstream)], mean, variance
 
 
+def group_distances(device: str, dtype: torch.dtype, layer: tuple[Any, ...], groups: int = 4) -> list[float]:
+    """Relative distances to float64 of the output and gradients of a unit with group normalisation."""
+    from procrustean.nets.kernels.conv_gn_relu import ConvGnReLU
+
+    inputs, upstream = layer_inputs(*layer, dtype, device)
+    stride, tickets = layer[4], torch.zeros(2, dtype=torch.int32, device=device)
+    x, weight, gamma, beta, residual = inputs
+    out = ConvGnReLU.apply(x, weight, gamma, beta, residual, groups, 1e-5, tickets, stride)
+    found = [out, *torch.autograd.grad(out, [t for t in inputs if t is not None and t.requires_grad], upstream)]
+    assert not tickets.any()
+    twins = [None if t is None else t.detach().double().requires_grad_(t.requires_grad) for t in inputs]
+    z = F.group_norm(F.conv2d(twins[0], twins[1], stride=stride, padding=1), groups, twins[2], twins[3], 1e-5)
+    z = F.relu(z if twins[4] is None else z + twins[4])
+    wanted = [z, *torch.autograd.grad(z, [t for t in twins if t is not None and t.requires_grad], upstream.double())]
+    return [distance(f, w) for f, w in zip(found, wanted, strict=True)]
+
+
 def distance(found: Tensor, wanted: Tensor) -> float:
     found, wanted = found.detach().double(), wanted.detach().double()
     return float((found - wanted).norm() / wanted.norm())
@@ -143,7 +160,9 @@ for layer in tests.LAYERS:
     passes.WEIGHT_SUMS_BLOCK = usual if layer in tests.USUAL_SUMS else 256
     output, gradients = tests.worst_distance("cpu", tests.torch.float32, layer)
     assert output < 1e-6 and gradients < 1e-6, (layer, output, gradients)
-passes.WEIGHT_SUMS_BLOCK = 256
+    passes.WEIGHT_SUMS_BLOCK = 256
+    distances = tests.group_distances("cpu", tests.torch.float32, layer)
+    assert max(distances) < 2e-6, ("groups", layer, distances)
 for channels in (16, 32, 64):
     distances = tests.block_distances("cpu", tests.torch.float32, 3, channels, 8)
     assert max(distances) < 2e-6, (channels, distances)
@@ -194,6 +213,15 @@ def test_bf16_on_the_gpu_is_as_close_as_the_librarys(layer: tuple[Any, ...]) -> 
 
 @needs_triton
 @pytest.mark.gpu
+@pytest.mark.parametrize("layer", [*LAYERS, (128, 16, 16, 32, 1, True), (118, 64, 64, 8, 1, True)])
+def test_group_normalisation_in_bf16_on_the_gpu(layer: tuple[Any, ...]) -> None:
+    output, *gradients = group_distances("cuda", torch.bfloat16, layer)
+    assert output < 5e-3
+    assert max(gradients) < 8e-2
+
+
+@needs_triton
+@pytest.mark.gpu
 @pytest.mark.parametrize(("images", "channels", "side"), [(128, 16, 32), (118, 32, 16), (5, 64, 8), (128, 64, 8)])
 def test_a_residual_block_in_bf16_on_the_gpu(images: int, channels: int, side: int) -> None:
     output, *gradients = block_distances("cuda", torch.bfloat16, images, channels, side)
@@ -229,11 +257,12 @@ def test_layers_the_kernels_do_not_cover(dtype: torch.dtype, outputs: int, reaso
 
 
 @needs_triton
+@pytest.mark.parametrize("norm", ["batch", "group"])
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_hook_on_a_fused_module_is_not_lost(when: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from procrustean.nets.blocks import ConvNormReLU, use_fused_kernels
+def test_a_hook_on_a_fused_module_is_not_lost(norm: str, when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from procrustean.nets.blocks import ConvGroupNormReLU, ConvNormReLU, use_fused_kernels
 
-    unit = ConvNormReLU(3, 16)
+    unit = ConvNormReLU(3, 16) if norm == "batch" else ConvGroupNormReLU(3, 16, groups=4)
     use_fused_kernels(unit, True)
     monkeypatch.setattr(type(unit), "covered", lambda self, x: True)
     assert unit.can_fuse(torch.randn(2, 3, 8, 8))

@@ -19,7 +19,7 @@ from procrustean.base.errors import ConfigError
 from procrustean.engine.device import Placement
 from procrustean.engine.step import TrainStep
 from procrustean.methods.stages import Method
-from procrustean.nets.blocks import ConvNormReLU
+from procrustean.nets.blocks import FusableUnit
 from procrustean.nets.own_net import OwnBackbone
 
 WARM_UP_STEPS = 3
@@ -153,7 +153,7 @@ def _without_kernels(placement: Placement, engine: EngineName) -> str:
 
 
 def _without_units(net: nn.Module) -> str:
-    found = any(isinstance(module, ConvNormReLU) for module in net.modules())
+    found = any(isinstance(module, FusableUnit) for module in net.modules())
     return "" if found else "this network has no layers that they are for, as resnet20 to resnet56 have"
 
 

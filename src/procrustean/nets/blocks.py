@@ -28,13 +28,13 @@ class BatchNorm(nn.BatchNorm2d):
         nn.Module._load_from_state_dict(self, state_dict, prefix, *args)
 
 
-class ConvNormReLU(nn.Module):
-    """relu(batch_norm(conv3x3(x)) + residual), by PyTorch's operations or by hand-written kernels."""
+class FusableUnit(nn.Module):
+    """relu(norm(conv3x3(x)) + residual), by PyTorch's operations or by hand-written kernels."""
 
-    def __init__(self, inputs: int, outputs: int, stride: int = 1) -> None:
+    def __init__(self, inputs: int, outputs: int, stride: int, norm: nn.Module) -> None:
         super().__init__()
         self.conv = nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)
-        self.norm = BatchNorm(outputs)
+        self.norm = norm
         self.stride = stride
         self.fused = False  # set by use_fused_kernels
         self._tickets: Tensor | None = None
@@ -43,15 +43,9 @@ class ConvNormReLU(nn.Module):
         if not self.can_fuse(x):
             y = self.norm(self.conv(x))
             return F.relu(y if residual is None else y + residual)
-        from procrustean.nets.kernels.conv_bn_relu import ConvBnReLU
-
         if residual is not None:
             residual = residual.to(x.dtype).contiguous(memory_format=torch.channels_last)
-        x, norm = x.contiguous(memory_format=torch.channels_last), self.norm
-        out: Tensor = ConvBnReLU.apply(  # type: ignore[no-untyped-call]
-            x, self.conv.weight, norm.weight, norm.bias, residual, self.kernel_norm(), self.stride
-        )
-        return out
+        return self.by_kernels(x.contiguous(memory_format=torch.channels_last), residual)
 
     def can_fuse(self, x: Tensor) -> bool:
         """Whether the hand-written kernels may take this unit's place for this input."""
@@ -64,50 +58,89 @@ class ConvNormReLU(nn.Module):
 
     def covered(self, x: Tensor) -> bool:
         """Whether there are kernels for this layer and input."""
+        raise TypeError(f"{type(self).__name__} does not say which layers its kernels cover: override covered")
+
+    def by_kernels(self, x: Tensor, residual: Tensor | None) -> Tensor:
+        """The output; both inputs are channels last."""
+        raise TypeError(f"{type(self).__name__} has no kernels: override by_kernels")
+
+    @property
+    def tickets(self) -> Tensor:
+        """[2] int32, zeros between launches: what the programs of a launch count each other with."""
+        if self._tickets is None or self._tickets.device != self.conv.weight.device:
+            self._tickets = torch.zeros(2, dtype=torch.int32, device=self.conv.weight.device)
+        return self._tickets
+
+
+class ConvNormReLU(FusableUnit):
+    """The unit with batch normalisation."""
+
+    norm: BatchNorm
+
+    def __init__(self, inputs: int, outputs: int, stride: int = 1) -> None:
+        super().__init__(inputs, outputs, stride, BatchNorm(outputs))
+
+    def covered(self, x: Tensor) -> bool:
         from procrustean.nets.kernels.passes import supported
 
         return supported(x, self.conv.weight, self.stride)
+
+    def by_kernels(self, x: Tensor, residual: Tensor | None) -> Tensor:
+        from procrustean.nets.kernels.conv_bn_relu import ConvBnReLU
+
+        norm = self.norm
+        out: Tensor = ConvBnReLU.apply(  # type: ignore[no-untyped-call]
+            x, self.conv.weight, norm.weight, norm.bias, residual, self.kernel_norm(), self.stride
+        )
+        return out
 
     def kernel_norm(self) -> Norm:
         """What the kernels need of the normalisation."""
         from procrustean.nets.kernels.passes import Norm
 
-        norm, device = self.norm, self.conv.weight.device
+        norm = self.norm
         assert norm.running_mean is not None
         assert norm.running_var is not None
         assert norm.momentum is not None
-        if self._tickets is None or self._tickets.device != device:
-            # Zeros between launches: what the programs of a launch count each other with.
-            self._tickets = torch.zeros(2, dtype=torch.int32, device=device)
         return Norm(
-            norm.weight, norm.bias, norm.running_mean, norm.running_var, norm.momentum, norm.eps, self._tickets
+            norm.weight, norm.bias, norm.running_mean, norm.running_var, norm.momentum, norm.eps, self.tickets
         )  # fmt: skip
 
 
-class ConvGroupNormReLU(nn.Module):
+class ConvGroupNormReLU(FusableUnit):
     """The unit with group normalisation: no statistics of batches."""
 
-    def __init__(self, inputs: int, outputs: int, stride: int = 1, *, groups: int) -> None:
-        super().__init__()
-        self.conv = nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)
-        self.norm = nn.GroupNorm(groups, outputs)
+    norm: nn.GroupNorm
 
-    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        y = self.norm(self.conv(x))
-        return F.relu(y if residual is None else y + residual)
+    def __init__(self, inputs: int, outputs: int, stride: int = 1, *, groups: int) -> None:
+        super().__init__(inputs, outputs, stride, nn.GroupNorm(groups, outputs))
+
+    def covered(self, x: Tensor) -> bool:
+        from procrustean.nets.kernels.conv_gn_relu import supported
+
+        return supported(x, self.conv.weight, self.stride)
+
+    def by_kernels(self, x: Tensor, residual: Tensor | None) -> Tensor:
+        from procrustean.nets.kernels.conv_gn_relu import ConvGnReLU
+
+        norm = self.norm
+        out: Tensor = ConvGnReLU.apply(  # type: ignore[no-untyped-call]
+            x, self.conv.weight, norm.weight, norm.bias, residual, norm.num_groups, norm.eps, self.tickets, self.stride
+        )
+        return out
 
 
 def use_fused_kernels(net: nn.Module, on: bool) -> None:
     """Compute the units of a network by hand-written kernels where they apply, or by PyTorch's."""
     for module in net.modules():
-        if isinstance(module, ConvNormReLU):
+        if isinstance(module, FusableUnit):
             module.fused = on
 
 
 @contextmanager
 def library_kernels(net: nn.Module) -> Iterator[None]:
     """Inside it the units are computed by PyTorch's kernels, whatever computes them otherwise."""
-    fused = [module for module in net.modules() if isinstance(module, ConvNormReLU) and module.fused]
+    fused = [module for module in net.modules() if isinstance(module, FusableUnit) and module.fused]
     for module in fused:
         module.fused = False
     try:

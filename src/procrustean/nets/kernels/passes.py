@@ -12,7 +12,7 @@ from procrustean.nets.kernels import device_code as kernels
 
 #: Pixels per program of the convolutions and of the gradients that gather statistics, by channels; measured on an H200.
 CONV_BLOCK = {16: 512, 32: 256, 64: 64}
-#: The same for gradients without statistics: no partial sums ask for large blocks.
+#: The same for convolutions and gradients without statistics: no partial sums ask for large blocks.
 PLAIN_BLOCK = {16: 256, 32: 128, 64: 64}
 #: Numbers per program of passes without taps, and of those that gather statistics: fewer parts are merged sooner.
 PASS_BLOCK, SUMS_BLOCK = 2048, 8192
@@ -78,6 +78,17 @@ def conv(x: Tensor, weight: Tensor, norm: Norm, layer: Layer) -> tuple[Tensor, T
         BLOCK=block, CHUNK=CHUNK // layer.CO, num_warps=4, num_stages=3,
     )  # fmt: skip
     return y, statistics
+
+
+def conv_alone(x: Tensor, weight: Tensor, layer: Layer) -> Tensor:
+    """The convolution's output."""
+    y = _like(x, layer.CO, layer.H_OUT, layer.W_OUT)
+    block = block_of(layer.pixels_out, PLAIN_BLOCK[layer.CO])
+    launch(
+        kernels.conv_alone, (len(x) * layer.pixels_out // block,), x, weight, y,
+        **layer._asdict(), CI_PAD=layer.ci_padded, BLOCK=block, num_warps=4, num_stages=3,
+    )  # fmt: skip
+    return y
 
 
 def activate(y: Tensor, statistics: Tensor, residual: Tensor | None) -> Tensor:
