@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from procrustean import adjust, export, load_model
-from procrustean.balance import LDAM, Classify, Loss, scale_of_scores, shifts_scores
+from procrustean.balance import LDAM, Classify, Focal, Loss, scale_of_scores, shifts_scores
 from procrustean.base import ConfigError
 from procrustean.deploy import GRID
 from procrustean.engine import scores_of
-from procrustean.methods import METHODS, make_method
+from procrustean.methods import METHODS, Method, Stage, check_scale, make_method
 from procrustean.runs import FinishedRun, evaluate, fit, load_run
 
-from .test_methods import LABELS, PROBLEM, case_name, cases
+from .test_methods import LABELS, PROBLEM, Case, case_name, cases
 
 #: The classifier gives cosines, which the loss multiplies.
 COSINES = '''
@@ -94,10 +95,75 @@ def test_a_loss_that_states_no_correction_raises_the_scores_of_large_classes(los
     assert (raised > 0.6 * by_cross_entropy) == (not loss.shifts_scores and not loss.weights_classes)
 
 
+@pytest.mark.parametrize("case", list(cases()), ids=case_name)
+def test_no_method_contradicts_what_its_loss_states(case: Case) -> None:
+    check_scale(make_method(case[0], PROBLEM, case[1]), 4, case[0])
+
+
+class Of(Loss):
+    """A loss of somebody's, who may or may not state what it multiplies."""
+
+    def __init__(self, formula: Callable[[Tensor, Tensor], Tensor], scale: float = 1.0) -> None:
+        super().__init__(reduction="none")
+        self.per_sample, self.scale = formula, scale
+
+
+def of_ones_own(loss: Loss, classes: int = 3) -> None:
+    check_scale(Method(stages=(Stage(Classify(loss=loss)),), label="Mine"), classes, "mine.py:mine")
+
+
+def entropy(scores: Tensor, labels: Tensor, **settings: float) -> Tensor:
+    return F.cross_entropy(scores, labels, reduction="none", **settings)  # type: ignore[arg-type]
+
+
+def right(scores: Tensor, labels: Tensor) -> Tensor:
+    """The probability of each label."""
+    return (-entropy(scores, labels)).exp()
+
+
+@pytest.mark.parametrize("classes", [2, 3, 100])
+@pytest.mark.parametrize(
+    "loss",
+    [
+        Of(lambda z, y: entropy(z, y) * 100 / (1 + y)),  # weights of its own
+        Of(lambda z, y: entropy(16 * z, y) / (1 + y), scale=16),
+        Of(lambda z, y: entropy(z, y, label_smoothing=0.3)),
+        Of(lambda z, y: 1 - right(z, y)),  # mean absolute error
+        Of(lambda z, y: (z - F.one_hot(y, z.shape[1])).square().sum(1)),
+        Of(lambda z, y: F.softplus(-20 * (z[range(len(y)), y] - 0.3)) / 20, scale=1),  # knows no other class
+        Of(lambda z, y: z @ y),  # fails
+        Focal(5.0, reduction="none"),
+    ],
+)
+def test_losses_that_state_what_they_do(loss: Loss, classes: int) -> None:
+    of_ones_own(loss, classes)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 100])
+@pytest.mark.parametrize(
+    ("loss", "stated"),
+    [
+        (Of(lambda z, y: entropy(16 * z, y)), "1"),
+        (Of(lambda z, y: entropy(100 * z, y), scale=16), "16"),
+        (Of(entropy, scale=16), "16"),
+    ],
+)
+def test_losses_that_contradict_what_they_state(loss: Loss, stated: str, classes: int) -> None:
+    with pytest.raises(ConfigError, match=rf"mine\.py:mine: the loss Of .* by about \d+ before.* scale = {stated}, by"):
+        of_ones_own(loss, classes)
+
+
 def test_scales_that_differ() -> None:
     both = Classify(loss=LDAM([9, 3], scale=16, reduction="none"), weight=LDAM([9, 3], scale=30))
     with pytest.raises(ConfigError, match="parts that state the scales 16 and 30 received"):
         scale_of_scores(both)
+
+
+def test_a_run_by_a_loss_that_contradicts_what_it_states_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "silent.py").write_text(COSINES.replace("scale", "factor"))
+    with pytest.raises(ConfigError, match=r"silent\.py:cosines: the loss ScaledLoss .* by about 16 .* scale = 1, by"):
+        fit("digits", method=f"{tmp_path / 'silent.py'}:cosines", device="cpu", run_dir=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 @every_method

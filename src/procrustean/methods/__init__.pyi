@@ -5,6 +5,7 @@ from .make import factory as factory
 from .make import make_method as make_method
 from .make import option_defaults as option_defaults
 from .own_method import check_parts as check_parts
+from .own_method import check_scale as check_scale
 from .seql import SEQL as SEQL
 from .stages import Method as Method
 from .stages import Stage as Stage

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import math
 import types
 import typing
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
+import torch
 from msgspec import Meta
 
-from procrustean.balance.objectives import Objective
-from procrustean.balance.types import Problem
+from procrustean.balance.losses import scale_of_scores
+from procrustean.balance.objectives import Classify, Objective
+from procrustean.balance.types import Batch, Problem
 from procrustean.base.errors import ConfigError, ProcrusteanError
 from procrustean.base.own_code import FileCode, code_name, error_in, named_code, object_in_file
 from procrustean.data.recipes import OWN_IMAGES, RECIPES
@@ -130,6 +134,55 @@ def _check_stage(stage: Stage, name: str) -> None:
     _check_call(f"{where}: extra", stage.extra, "labels", "count", "stream")
     _check_call(f"{where}: reshape", stage.reshape, "net")
     _check_call(f"{where}: begin", stage.begin, "net", "batches")
+
+
+#: A loss contradicts what it states where it is this many times as steep, or as flat, by both ways to measure it.
+CONTRADICTS = 3.0
+
+
+def check_scale(made: Method, classes: int, name: str) -> None:
+    """ConfigError for a loss that multiplies the scores by something else than it states.
+
+    Args:
+        made: the method; objectives that do something else with the scores than `Classify` are not measured.
+        classes: number of them.
+        name: of the method in messages.
+    """
+    objective = made.stages[-1].objective
+    stated = scale_of_scores(objective)
+    if not isinstance(objective, Classify) or type(objective).forward is not Classify.forward:
+        return
+    try:
+        with torch.random.fork_rng(devices=[]):
+            measured = _measured_scales(copy.deepcopy(objective), classes)
+    except Exception:  # training says what is wrong with a loss, and where
+        return
+    steeper = all(CONTRADICTS * stated < each < math.inf for each in measured)
+    # Losses that bound what a sample can cost are flat without a factor, so that a scale of 1 is never too much.
+    if steeper or (stated > 1 and all(each < stated / CONTRADICTS for each in measured)):
+        raise ConfigError(
+            f"{name}: the loss {code_name(objective.loss)} multiplies the scores by about {measured[1]:.3g} before the "
+            f"softmax, but states scale = {stated:g}, by which they are calibrated and adjusted after the training; "
+            "write the factor as `scale = ...` in the loss, a subclass of Loss of procrustean.balance"
+        )
+
+
+def _measured_scales(objective: Classify, classes: int) -> tuple[float, float]:
+    """What a loss multiplies equal scores by: by its slope in the label's, and by its bend in another's.
+
+    For cross-entropy of s * z they are s (1 - 1/C) both. Class weights change the slope alone, focal losses of two
+    classes the bend alone.
+    """
+    labels = torch.linspace(0, classes - 1, min(classes, 8)).long()
+    order, other = torch.arange(len(labels)), (labels + 1) % classes
+    uniforms = {name: torch.full((len(labels), *shape), 0.5) for name, shape in objective.draws.items()}
+    scores = torch.zeros(len(labels), classes, requires_grad=True)
+    losses = objective.sample_loss(scores, labels, Batch(scores, labels, order, order, uniforms))
+    slopes = torch.autograd.grad(losses.sum(), scores, create_graph=True)[0]
+    bends = torch.autograd.grad(slopes[order, other].sum(), scores)[0]
+    bend = (bends / slopes)[order, other].max()
+    found = torch.stack((-slopes[order, labels].mean(), bend)) * classes / (classes - 1)
+    return found[0].item(), found[1].item()
 
 
 def _check_call(where: str, function: object, *arguments: str) -> None:

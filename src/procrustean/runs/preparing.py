@@ -14,7 +14,7 @@ from procrustean.balance.count_facts import kind_for_methods
 from procrustean.balance.types import Problem
 from procrustean.balance.weights import DeferredWeights, FixedWeights
 from procrustean.base.errors import ConfigError, did_you_mean
-from procrustean.base.own_code import plain_name
+from procrustean.base.own_code import file_code, plain_name
 from procrustean.data.imageset import Splits
 from procrustean.data.imbalance import Imbalanced, build
 from procrustean.data.recipes import FINE_TUNING, OWN_IMAGES, RECIPES, Recipe, chosen_recipe, data_set
@@ -27,6 +27,7 @@ from procrustean.engine.prepared_run import Prepared, known_source
 from procrustean.engine.stage_order import reshape_for, stage_epochs
 from procrustean.engine.stage_training import is_within, learning_names
 from procrustean.methods.make import checked_options, make_method, of_the_head, option_defaults, with_adapter
+from procrustean.methods.own_method import check_scale
 from procrustean.methods.stages import Method, Stage
 from procrustean.nets.adapters import adapter_of
 from procrustean.nets.build import check_net, layers_of
@@ -74,6 +75,8 @@ def prepare(
     kind = kind_for_methods(data.kind, counts)
     problem = Problem.on(FeatureLayers() if config.tune == "head" else layers, counts, kind, data_set(known))
     method = make_method(config.method, problem, options)
+    if file_code(config.method) is not None and began is None:
+        check_scale(method, classes, plain_name(config.method))
     if config.tune == "head":
         method = of_the_head(method, config.method)
     elif config.tune != "all":
