@@ -14,7 +14,7 @@ from procrustean.base.json_files import to_plain
 from procrustean.records import group_results, load_result
 from procrustean.records.groups import split_by_data, summarise
 from procrustean.records.run_names import data_text, distinct_labels
-from procrustean.records.run_record import Result, RunRecord
+from procrustean.records.run_record import Probes, Result, RunRecord
 
 Make = Callable[..., Result]
 Save = Callable[..., Path]
@@ -85,6 +85,14 @@ def test_unusable_files_are_refused(tmp_path: Path, content: bytes, message: str
         ("selections.last.metrics.groups.many", 73.0),
         ("selections.last.metrics.recall", [7.3] + [0.5] * 9),
         ("curves.test_accuracy", [0.5, 7.3]),
+        # Of nine classes, where the run has ten.
+        ("data.counts", [5] * 9),
+        ("selections.oracle.metrics.recall", [0.5] * 9),
+        ("selections.last.metrics.precision", [0.5] * 9),
+        ("selections.last.metrics.confusion", [[1] * 10] * 9),
+        ("selections.last.metrics.confusion", [[1] * 9] * 10),
+        ("curves.test_recall", [[0.5] * 9]),
+        ("curves.train_recall", [None, [0.5] * 9]),
         ("seconds", 1.5),
         ("seconds", {"total": "long"}),
         ("images_per_second", []),
@@ -103,6 +111,24 @@ def test_values_that_cannot_be_are_refused_by_name(
     (tmp_path / "result.json").write_text(json.dumps(damaged))
     shown = "groups" if parts[-1:] == ["groups"] else name  # msgspec names no keys
     with pytest.raises(RunError, match=rf"result\.json is damaged \(.*\b{shown}\b.*\); restore it"):
+        load_result(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("gradient_norm", [[0.5] * 9], "gradient_norm has 9 values for 10 classes"),
+        ("layer", [], "layer has 0 values for 1 epochs"),
+    ],
+)
+def test_probes_of_other_lengths_are_refused(
+    name: str, value: Any, message: str, tmp_path: Path, record: Callable[..., RunRecord]
+) -> None:
+    of_classes = [field for field in Probes.__struct_fields__ if field not in ("epochs", "layer")]
+    probes = {"epochs": [0], "layer": ["input"]} | {field: [[0.5] * 10] for field in of_classes}
+    damaged = {**to_plain(record()), "probes": {**probes, name: value}}
+    (tmp_path / "result.json").write_text(json.dumps(damaged))
+    with pytest.raises(RunError, match=rf"result\.json is damaged \({message}.*\); restore it"):
         load_result(tmp_path)
 
 

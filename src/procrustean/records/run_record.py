@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -187,6 +187,15 @@ class Probes(Struct, frozen=True, kw_only=True):
     gradient_norm_mixed: list[PerClass]  # None for epochs that do not mix
     feature_deviation: list[PerClass]
 
+    @property
+    def per_class(self) -> dict[str, list[PerClass]]:
+        """The measurements by their names."""
+        return {name: getattr(self, name) for name in self.__struct_fields__ if name not in ("epochs", "layer")}
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            same_length(name, getattr(self, name), "epochs", self.epochs)
+
     @classmethod
     def of(cls, measured: Mapping[int, Probed]) -> Probes | None:
         """What was measured after several epochs, counted from 0; None if nothing was."""
@@ -228,6 +237,34 @@ class RunRecord(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         self.recipe.checked()
+        classes = self.data.classes
+        same_length("counts", self.data.counts, "classes", classes)
+        for selected in (self.selections.last, self.selections.held_out, self.selections.oracle):
+            if selected is not None:
+                _check_metrics(selected.metrics, classes)
+        _check_rows("test_recall", self.curves.test_recall, classes)
+        _check_rows("train_recall", self.curves.train_recall, classes)
+        for name, rows in (self.probes.per_class if self.probes else {}).items():
+            _check_rows(name, rows, classes)
+
+
+def _check_metrics(metrics: Metrics, classes: Sequence[str]) -> None:
+    _check_rows("recall", [metrics.recall], classes)
+    _check_rows("precision", [metrics.precision], classes)
+    if metrics.confusion is not None:
+        _check_rows("confusion", [*metrics.confusion, metrics.confusion], classes)
+
+
+def _check_rows(name: str, rows: Iterable[Sequence[object] | None], classes: Sequence[str]) -> None:
+    for row in rows:
+        if row is not None:
+            same_length(name, row, "classes", classes)
+
+
+def same_length(name: str, values: Sequence[object], of: str, others: Sequence[object]) -> None:
+    """ValueError unless both have the same length."""
+    if len(values) != len(others):
+        raise ValueError(f"{name} has {len(values)} values for {len(others)} {of}")
 
 
 @dataclass(frozen=True)
