@@ -167,6 +167,10 @@ WRONG: dict[str, tuple[str, str]] = {
     "no data set": ("epochs: 3", r"SOURCE is missing"),
     "a list": ("- source\n- digits", r"run\.yaml holds list, not a mapping; write `source: digits`"),
     "empty": ("", r"run\.yaml is empty; write `source: digits` and so on"),
+    "a key twice in a line": (
+        "source: digits\noptions: {alpha: 1, alpha: 2}",
+        r"run\.yaml has 'alpha' twice in one mapping, in line 2 and in line 2; only one of them could count",
+    ),
     "a key twice": (
         "source: digits\nepochs: 2\nepochs: 3",
         r"run\.yaml has 'epochs' twice in one mapping, in line 2 and in line 3; only one of them could count",

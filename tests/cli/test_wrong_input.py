@@ -65,6 +65,9 @@ def assert_refused(answer: Any, *parts: str) -> None:
         (("figures", "progres", "run"), ["'progres' received; it has to be one of progress,", "mean 'progress'?"]),
         (("train", "digits", "--options", "alpha"), ["'alpha' received", "KEY=VALUE"]),
         (("train", "digits", "--options", "=3"), ["'=3' received", "KEY=VALUE"]),
+        (("train", "digits", "--options", "alpha=1:30"), ["'1:30' is a number in base 60"]),
+        (("train", "digits", "--options", "alpha=" + 30 * "9"), ["is a whole number of more than 64 bits"]),
+        (("train", "digits", "--seed", 30 * "9"), ["seed of 100 bits received; whole numbers have at most 64"]),
         (("train", "digits", "more"), ["'more' is one word too many"]),
         (
             ("train", "digits", "--seeds", "3"),

@@ -259,10 +259,16 @@ YAML_BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
         (YAML_BOMB + "source: *i\n", "more than 100,000 values once its aliases are written out"),
         ("source: &a [*a]\n", "more than 100,000 values"),
         ("source: " + "[" * 5000, "is not valid YAML"),
+        ("x" * (2 << 20), "more than 1,048,576 bytes"),
         ("source: 2024-02-31\n", "is not valid YAML"),
         ("source: \xff\n", "is not valid YAML"),
+        ("source: x\nseed: 0x" + 5000 * "f", r"run\.yaml, line 2: '0xf+ is a whole number of more than 64 bits"),
+        ("seeds: [1, " + 5000 * "9" + "]", r"run\.yaml, line 1: '9+ is a whole number of more than 64 bits"),
+        ("seed: 9223372036854775808", "line 1: '9223372036854775808' is a whole number of more than 64 bits"),
+        ("seed: 1:30:00", r"run\.yaml, line 1: '1:30:00' is a number in base 60 to YAML"),
+        ("lr: 1:30.5", r"run\.yaml, line 1: '1:30\.5' is a number in base 60 to YAML"),
     ],
-    ids=["aliases", "endless", "deep", "no date", "no text"],
+    ids=["aliases", "endless", "deep", "long", "no date", "no text", "hex", "digits", "65 bits", "base 60", "60.5"],
 )
 def test_settings_that_stand_for_too_much(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_bytes(text.encode("latin-1"))
@@ -273,6 +279,12 @@ def test_settings_that_stand_for_too_much(text: str, message: str, tmp_path: Pat
 def test_aliases_may_be_used(tmp_path: Path) -> None:
     (tmp_path / "grid.yaml").write_text("base: &b {source: digits}\nruns: [{<<: *b, method: erm}, *b]\n")
     assert read_yaml(tmp_path / "grid.yaml")["runs"] == [{"source": "digits", "method": "erm"}, {"source": "digits"}]
+
+
+def test_numbers_as_people_write_them(tmp_path: Path) -> None:
+    text = "a: [9223372036854775807, -9223372036854775808, 1_000, 0x1F]\nb: '1:30'\nc: 1.5e+3\n"
+    (tmp_path / "run.yaml").write_text(text)
+    assert read_yaml(tmp_path / "run.yaml") == {"a": [2**63 - 1, -(2**63), 1000, 31], "b": "1:30", "c": 1500.0}
 
 
 @pytest.mark.parametrize("chosen", ["", ".", "..", "../other", "a\0b"])

@@ -1,15 +1,23 @@
-"""YAML files of plain settings: no objects, every key once, no more than a person would write."""
+"""YAML files of plain settings: no objects, every key once, no more than a person would write, aliases written out."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from procrustean.base.errors import ConfigError
 
+if TYPE_CHECKING:
+    from yaml import MappingNode, SafeLoader, ScalarNode
+
+MOST_BYTES = 1 << 20
 MOST_VALUES = 100_000
 #: `<<` takes settings over from another mapping, and from several if it stands there several times.
 MERGE = "tag:yaml.org,2002:merge"
+WHOLE = "tag:yaml.org,2002:int"
+NUMBERS = (WHOLE, "tag:yaml.org,2002:float")
+#: No whole number of 64 bits takes more characters, in any base.
+MOST_DIGITS = 100
 
 
 def read_yaml(path: Path, *, example: str = "source: digits") -> dict[str, Any]:
@@ -22,7 +30,11 @@ def read_yaml(path: Path, *, example: str = "source: digits") -> dict[str, Any]:
     import yaml
 
     try:
-        content = parse_yaml(path.read_text(encoding="utf-8"), origin=str(path))
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise ConfigError(f"{path} has more than {MOST_BYTES:,} bytes; settings are shorter")
+        content = parse_yaml(data.decode("utf-8"), origin=str(path))
     except OSError as error:
         raise ConfigError(f"cannot read the configuration {path} ({error.strerror})") from error
     except ConfigError:
@@ -36,22 +48,22 @@ def read_yaml(path: Path, *, example: str = "source: digits") -> dict[str, Any]:
 
 
 def parse_yaml(text: str, *, origin: str) -> Any:
-    """What a text of YAML holds, of plain data only; a key that is there twice is refused, since one would be lost."""
+    """What a text of YAML holds, of plain data only; what is lost or read otherwise than it looks is refused."""
     import yaml
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc]
-        def compose_mapping_node(self, anchor: str | None) -> Any:
-            node = super().compose_mapping_node(anchor)
-            lines: dict[str, int] = {}
-            for key in (key for key, _ in node.value if isinstance(key.value, str) and key.tag != MERGE):
-                line = key.start_mark.line + 1
-                if (first := lines.setdefault(key.value, line)) != line:
-                    raise ConfigError(
-                        f"{origin} has {key.value!r} twice in one mapping, in line {first} and in line {line}; only "
-                        "one of them could count. Remove one, or give it another name"
-                    )
-            return node
+        def flatten_mapping(self, node: MappingNode) -> None:
+            if id(node) not in checked:  # one that an alias stands for comes again, with what it has taken over
+                checked.add(id(node))
+                _refuse_repeated_keys(node, origin)
+            super().flatten_mapping(node)
 
+    def number(loader: Loader, node: ScalarNode) -> float:
+        return _number(loader, node, origin)
+
+    for tag in NUMBERS:
+        Loader.add_constructor(tag, number)
+    checked = set[int]()
     loader = Loader(text)
     try:
         content = loader.get_single_data()
@@ -59,6 +71,39 @@ def parse_yaml(text: str, *, origin: str) -> Any:
         loader.dispose()
     _refuse_too_much(content, origin)
     return content
+
+
+def _refuse_repeated_keys(node: MappingNode, origin: str) -> None:
+    """YAML's own readers take the last of them without a word, and the other settings are lost."""
+    lines: dict[tuple[str, str], int] = {}
+    for key, _ in node.value:
+        line = key.start_mark.line + 1
+        if key.tag == MERGE or not isinstance(key.value, str):
+            continue
+        if (key.tag, key.value) in lines:
+            first = lines[key.tag, key.value]
+            raise ConfigError(
+                f"{origin} has {key.value!r} twice in one mapping, in line {first} and in line {line}; only one of "
+                "them could count. Remove one, or give it another name"
+            )
+        lines[key.tag, key.value] = line
+
+
+def _number(loader: SafeLoader, node: ScalarNode, origin: str) -> float:
+    """A number, unless it is not what one reads: of YAML's base 60, or a whole one beyond 64 bits."""
+    where = f"{origin}, line {node.start_mark.line + 1}: {node.value!r:.40}"
+    if ":" in node.value:
+        raise ConfigError(f"{where} is a number in base 60 to YAML; write it with digits alone, a text in quotes")
+    whole = node.tag == WHOLE
+    if whole and (len(node.value) > MOST_DIGITS or not fits(loader.construct_yaml_int(node))):
+        raise ConfigError(f"{where} is a whole number of more than 64 bits; write a smaller one")
+    value: float = loader.construct_yaml_int(node) if whole else loader.construct_yaml_float(node)
+    return value
+
+
+def fits(value: int) -> bool:
+    """Whether a whole number has a place in 64 bits, with its sign."""
+    return -(2**63) <= value < 2**63
 
 
 def _refuse_too_much(content: Any, origin: str) -> None:

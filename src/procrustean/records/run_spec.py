@@ -14,6 +14,7 @@ from typing import Any, Literal, get_type_hints
 
 from procrustean.base.errors import ConfigError
 from procrustean.base.own_code import code_identity, file_code, folder_name, pinned_name
+from procrustean.base.yaml_files import fits
 from procrustean.data.recipe import CHOICES, Tune
 from procrustean.records.setting_types import typed_settings
 
@@ -192,6 +193,10 @@ class RunSpec:
             from procrustean.data.recipes import check_recipe
 
             check_recipe(self.recipe)
+        for name in _HINTS:
+            value = getattr(self, name)
+            if isinstance(value, int) and not fits(value):
+                raise ConfigError(f"{name} of {value.bit_length()} bits received; whole numbers have at most 64")
         for name, least in (
             ("hold_out", 0),
             ("evaluate_every", 1),
