@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from procrustean.base import ConfigError, RunError, Stream
 from procrustean.data import ImageSet, Splits
 from procrustean.engine.evaluation import evaluation_batch
 from procrustean.engine.images import ImageStore
-from procrustean.engine.probes import Probe, Probing, chosen_per_class
+from procrustean.engine.probes import Probe, Probing, chosen_per_class, default_spacing
 from procrustean.engine.stored_features import kept_epochs, load_features
 from procrustean.engine.training import run_to_end
 from procrustean.methods import METHODS
@@ -243,6 +244,12 @@ def test_a_finishing_method_is_measured_as_it_predicts(splits: Splits, tiny: dic
 # When
 
 
+def test_the_default_spacing_is_a_function_of_the_images() -> None:
+    assert default_spacing([5000] * 10, 0) < default_spacing([5000] * 10, 50_000)
+    # Ten images per class: gradients are computed for all of them.
+    assert default_spacing([10] * 10, 100) == math.ceil(10 * (0.5 * 2 + 2.1))
+
+
 def test_epochs_that_are_due(tmp_path: Path) -> None:
     probing = Probing(None, every=3, features_at=(2,), directory=RunFolder(tmp_path))  # type: ignore[arg-type]
     assert [epoch + 1 for epoch in range(8) if probing.due(epoch, last=epoch == 7)] == [2, 3, 6, 8]
@@ -280,6 +287,22 @@ def test_settings_that_are_not_used_leave_the_names_of_runs_alone() -> None:
     used = {"probes": True, "probe_every": 3, "features_at": (2,), "keep_weights_every": 1, "classes": ("a", "b")}
     hashes = {RunSpec("digits", **{name: value}).hash for name, value in used.items()}  # type: ignore[arg-type]
     assert len(hashes | {RunSpec("digits").hash}) == 6
+
+
+@pytest.mark.alone
+def test_probes_cost_a_tenth_of_the_training_at_most(tmp_path: Path) -> None:
+    random = np.random.RandomState(0)
+    counts = (60, 30, 16, 8)
+
+    def noise(sizes: tuple[int, ...]) -> ImageSet:
+        labels = np.repeat(np.arange(len(sizes)), sizes).astype(np.int64)
+        return ImageSet(random.randint(0, 256, (len(labels), 32, 32, 3)).astype(np.uint8), labels, tuple("abcd"))
+
+    splits = Splits("noise", noise(counts), noise((16,) * 4))
+    fit(splits, net="resnet20", epochs=1, method="mfw", device="cpu", run_dir=tmp_path / "warm")
+    result = fit(splits, net="resnet20", epochs=4, method="mfw", device="cpu", probe_every=1, run_dir=tmp_path / "run")
+    seconds = result.record.seconds
+    assert seconds["probe"] <= 0.1 * default_spacing(counts, 64) * seconds["train"]
 
 
 def test_large_images_are_probed_in_batches_as_small_as_those_they_are_tested_in() -> None:

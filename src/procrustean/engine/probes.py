@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -212,10 +212,32 @@ def _every_second(batch: Batch) -> Batch:
     return Batch(batch.x[::2], batch.y[::2], order, order, u)
 
 
-#: Measurements of a training, if nothing is said of them.
-USUAL = 15
+class Cost(NamedTuple):
+    """What probes take on a kind of device, and may take."""
+
+    forward: float  # for an image, relative to training on it once
+    gradients: float  # of an image at a layer, unmixed and mixed, likewise
+    share: float  # of the training's time, at the default spacing
+
+
+#: A GPU trains by captured steps and kernels of its own, which probes do without; and its first probe takes up to
+#: five times as long as the others, which the smaller share makes up for. docs/analysis.md has what was measured.
+COSTS = {"cpu": Cost(forward=0.5, gradients=2.1, share=0.1), "cuda": Cost(forward=0.37, gradients=5.0, share=0.07)}
 #: Most images per class whose features are kept for pictures.
 FEATURE_IMAGES = 250
+
+
+def default_spacing(counts: Sequence[int], test_images: int, device: str = "cpu") -> int:
+    """Epochs between probes that keep their time below a tenth of the training's.
+
+    >>> counts = [5000, 2997, 1796, 1077, 645, 387, 232, 139, 83, 50]
+    >>> default_spacing(counts, 10_000), default_spacing(counts, 10_000, "cuda")
+    (13, 22)
+    """
+    cost = COSTS[device]
+    gradients = sum(min(count, GRADIENT_IMAGES) for count in counts)
+    work = cost.forward * (sum(counts) + test_images) + cost.gradients * gradients
+    return max(1, math.ceil(work / sum(counts) / cost.share))
 
 
 class Probing:

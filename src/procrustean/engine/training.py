@@ -21,7 +21,7 @@ from procrustean.base.progress import Reporter
 from procrustean.data.imbalance import meta_set
 from procrustean.engine.evaluation import evaluate_net
 from procrustean.engine.prepared_run import Prepared
-from procrustean.engine.probes import USUAL, Probe, Probing
+from procrustean.engine.probes import Probe, Probing, default_spacing
 from procrustean.engine.side_by_side import Pace
 from procrustean.engine.stage_order import begin_stage, finished, reshape_for, stage_epochs
 from procrustean.engine.stage_training import MetaImages, StageRun
@@ -130,7 +130,7 @@ class Training:
             seed=config.seed,
             low_precision=self.placement.low_precision,
         )
-        every = config.probe_every or max(1, sum(self.epochs) // USUAL)
+        every = config.probe_every or default_spacing(self.counts, len(self.test_images), self.placement.device.type)
         return Probing(probe, every=every, features_at=config.features_at, directory=self.folder)
 
     def restore(self) -> bool:
