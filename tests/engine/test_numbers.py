@@ -1,4 +1,4 @@
-"""Values that are no numbers are noticed, however they come about, and never saved."""
+"""Values that are no numbers never reach the weights, however they come about."""
 
 from __future__ import annotations
 
@@ -29,35 +29,45 @@ def step(sgd: SGD, gradient: float, loss: float = 1.0) -> None:
 
 
 @pytest.mark.parametrize("gradient", [1e38, -1e38, float("inf"), float("nan")])
-def test_an_update_that_overflows_is_noticed(gradient: float) -> None:
+def test_an_update_that_overflows_is_not_made(gradient: float) -> None:
     """A gradient may be finite and the weight it leads to not."""
     sgd = optimiser(nn.Linear(3, 2), lr=1e3)
+    before = sgd.parameters.master.clone()
+    sgd.buffers.remember()
     step(sgd, gradient)
     assert not bool(sgd.healthy)
+    assert torch.equal(sgd.parameters.master, before)
+    assert torch.equal(sgd.velocity, torch.zeros_like(before))
 
 
-def test_a_velocity_that_overflows_is_noticed() -> None:
+def test_a_velocity_that_overflows_is_not_kept() -> None:
     sgd = optimiser(nn.Linear(3, 2), lr=0.0)
+    sgd.buffers.remember()
     step(sgd, 3e38)
-    assert bool(sgd.healthy)
+    kept = sgd.velocity.clone()
     step(sgd, 3e38)
     assert not bool(sgd.healthy)
+    assert torch.equal(sgd.velocity, kept)
 
 
 @pytest.mark.parametrize("value", [float("inf"), float("nan")])
-def test_statistics_that_overflow_are_noticed(value: float) -> None:
+def test_statistics_that_overflow_are_put_back(value: float) -> None:
     """Batch normalisation turns an infinite variance into zeros, and the loss stays finite."""
     net = nn.BatchNorm1d(3)
     sgd = optimiser(net, lr=0.1)
+    sgd.buffers.remember()
     net.running_var[1] = value
     step(sgd, 0.5)
     assert not bool(sgd.healthy)
+    assert torch.equal(net.running_var, torch.ones(3))
+    assert torch.equal(net.weight.data, torch.ones(3))
 
 
 def test_infinities_that_belong_to_the_network_are_no_failure() -> None:
     net = nn.Linear(2, 2)
     net.register_buffer("mask", torch.tensor([0.0, float("-inf")]))
     sgd = optimiser(net, lr=0.1)
+    sgd.buffers.remember()
     step(sgd, 0.5)
     assert bool(sgd.healthy)
 

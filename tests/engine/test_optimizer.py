@@ -1,7 +1,8 @@
-"""Optimisers on flat parameters against PyTorch's; a value that is not a number is noticed."""
+"""Optimisers on flat parameters against PyTorch's, and what a value that is not a number does to them."""
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,6 +37,7 @@ class Trainer:
         self.low = low
 
     def step(self, x: Tensor, y: Tensor, *, spoil: float | None = None) -> float:
+        self.buffers.remember()
         with torch.autocast("cpu", torch.bfloat16, enabled=self.low is not None):
             loss = F.cross_entropy(self.net(x).float(), y)
         gradients = torch.autograd.grad(loss, self.parameters.parameters)
@@ -44,6 +46,10 @@ class Trainer:
         self.optimizer.step(loss, gradients)
         return loss.item()
 
+    def state(self) -> dict[str, Tensor]:
+        weights = {f"weight.{n}": v for n, v in self.net.state_dict().items() if v.is_floating_point()}
+        return copy.deepcopy({**weights, "master": self.parameters.master, "velocity": self.optimizer.velocity})
+
 
 def batches(count: int) -> list[tuple[Tensor, Tensor]]:
     generator = torch.Generator().manual_seed(0)
@@ -51,6 +57,12 @@ def batches(count: int) -> list[tuple[Tensor, Tensor]]:
         (torch.randn(8, 3, 8, 8, generator=generator), torch.randint(4, (8,), generator=generator))
         for _ in range(count)
     ]
+
+
+def assert_same(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
+    assert found.keys() == wanted.keys()
+    for name, value in wanted.items():
+        assert torch.equal(found[name], value), name
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
@@ -79,6 +91,7 @@ def test_twenty_steps_of_pytorch_s_adamw(decay: float, backbone: float) -> None:
         settings: dict[str, Any] = {"momentum": 0.9, "weight_decay": decay, "rates": {"backbone": backbone}}
         optimizer = AdamW(parameters, buffers, lr=torch.tensor(0.01), **settings)
     for x, y in batches(20):
+        buffers.remember()
         loss = F.cross_entropy(ours(x.double()), y)
         optimizer.step(loss, torch.autograd.grad(loss, parameters.parameters))
         reference.zero_grad()
@@ -94,6 +107,20 @@ def default_dtype(dtype: torch.dtype) -> Iterator[None]:
     torch.set_default_dtype(dtype)
     yield
     torch.set_default_dtype(before)
+
+
+def test_adamw_keeps_its_moments_after_a_step_that_is_not_finite() -> None:
+    net = build_net("small", channels=3, classes=4, seed=0)
+    parameters = FlatParameters(net, [name for name, _ in net.named_parameters()], None)
+    buffers = FlatBuffers(net, torch.device("cpu"))
+    optimizer = AdamW(parameters, buffers, lr=torch.tensor(0.01), momentum=0.9, weight_decay=0.0)
+    for number, (x, y) in enumerate(batches(3)):
+        before = copy.deepcopy({**optimizer.state(), "master": parameters.master})
+        buffers.remember()
+        loss = F.cross_entropy(net(x), y) * (torch.inf if number == 2 else 1)
+        optimizer.step(loss, torch.autograd.grad(loss, parameters.parameters))
+    assert_same({**optimizer.state(), "master": parameters.master}, before)
+    assert float(optimizer.state()["optimizer.steps"]) == 2
 
 
 def test_the_rate_is_read_from_its_tensor() -> None:
@@ -136,24 +163,39 @@ def test_masters_collect_updates_too_small_for_bf16() -> None:
 
 @pytest.mark.parametrize("low", [None, torch.bfloat16])
 @pytest.mark.parametrize("spoil", [float("nan"), float("inf"), float("-inf")])
-def test_a_bad_gradient_is_known_then_and_later(low: torch.dtype | None, spoil: float) -> None:
+def test_a_bad_gradient_changes_nothing_then_or_later(low: torch.dtype | None, spoil: float) -> None:
     trainer = Trainer(low)
-    data = batches(5)
+    data = batches(6)
     for x, y in data[:3]:
         trainer.step(x, y)
-    assert trainer.optimizer.healthy
+    before = trainer.state()
     trainer.step(*data[3], spoil=spoil)
     assert not trainer.optimizer.healthy
+    assert_same(trainer.state(), before)
     trainer.step(*data[4])  # a good one: too late
     assert not trainer.optimizer.healthy
+    assert_same(trainer.state(), before)
+
+
+def test_bad_images_do_not_reach_the_statistics() -> None:
+    trainer = Trainer()
+    (x, y), (more, labels) = batches(2)
+    trainer.step(x, y)
+    before = trainer.state()
+    more[0, 0, 0, 0] = torch.nan
+    trainer.step(more, labels)
+    assert_same(trainer.state(), before)
+    assert all(bool(value.isfinite().all()) for value in trainer.state().values())
 
 
 def test_a_bad_loss_alone_is_enough() -> None:
     trainer = Trainer()
+    before = trainer.state()
+    trainer.buffers.remember()
     good = tuple(torch.ones_like(p) for p in trainer.parameters.parameters)
     trainer.optimizer.step(torch.tensor(torch.inf), good)
-    trainer.optimizer.step(torch.tensor(1.0), good)
     assert not trainer.optimizer.healthy
+    assert_same(trainer.state(), before)
 
 
 def test_a_network_of_one_layer_without_statistics() -> None:

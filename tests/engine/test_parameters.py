@@ -161,6 +161,28 @@ class TestBuffers:
         net(torch.randn(4, 3, 8, 8))
         assert not torch.equal(buffers.flat, before)
 
+    @pytest.mark.parametrize("good", [True, False])
+    def test_restored_unless_good(self, good: bool) -> None:
+        net = made()
+        buffers = FlatBuffers(net, torch.device("cpu"))
+        net(torch.randn(4, 3, 8, 8))
+        before = {name: value.clone() for name, value in net.named_buffers() if value.is_floating_point()}
+        buffers.remember()
+        net(torch.full((4, 3, 8, 8), torch.nan))
+        buffers.restore_unless(torch.tensor(good))
+        for name, value in before.items():
+            assert torch.equal(net.get_buffer(name), value) is not good, name
+
+    def test_restored_in_any_case(self) -> None:
+        net = made().train()
+        buffers = FlatBuffers(net, torch.device("cpu"))
+        before = buffers.flat.clone()
+        buffers.remember()
+        net(torch.randn(4, 3, 8, 8))
+        assert not torch.equal(buffers.flat, before)
+        buffers.restore()
+        assert torch.equal(buffers.flat, before)
+
     def test_a_buffer_may_change_after_batch_normalisation_has_saved_its_own(self) -> None:
         net = made(CausalHead).train()
         FlatBuffers(net, torch.device("cpu"))
@@ -169,4 +191,6 @@ class TestBuffers:
 
     def test_a_network_without_buffers(self) -> None:
         buffers = FlatBuffers(nn.Linear(2, 2), torch.device("cpu"))
+        buffers.remember()
+        buffers.restore_unless(torch.tensor(False))
         assert len(buffers.flat) == 0

@@ -101,6 +101,7 @@ class FlatBuffers:
         self.shapes = [buffer.shape for *_, buffer in found]
         places = [(module, key, buffer) for _, module, key, buffer in found]
         self.flat = torch.empty(sum(b.numel() for _, _, b in places), device=device)
+        self.previous = torch.empty_like(self.flat)
         parts = self.flat.split([b.numel() for _, _, b in places]) if places else ()
         for (module, key, buffer), part in zip(places, parts, strict=True):
             # As .data: views share one count of changes, and autograd would take a change of any buffer during the
@@ -112,6 +113,18 @@ class FlatBuffers:
         parts = flat.split([shape.numel() for shape in self.shapes]) if self.shapes else ()
         for name, part, shape in zip(self.names, parts, self.shapes, strict=True):
             yield name, part.view(shape)
+
+    def remember(self) -> None:
+        """Keep the values of now."""
+        self.previous.copy_(self.flat)
+
+    def restore(self) -> None:
+        """Go back to the remembered values."""
+        self.flat.copy_(self.previous)
+
+    def restore_unless(self, good: Tensor) -> None:
+        """Go back to the remembered values where `good` (0-d bool) is false."""
+        torch.where(good, self.flat, self.previous, out=self.flat)
 
 
 def _low_precision_names(net: nn.Module) -> set[str]:
@@ -139,8 +152,8 @@ def _flattened(gradient: Tensor) -> Tensor:
 class FlatOptimizer(ABC):
     """An optimiser as a few operations on one flat tensor.
 
-    A non-finite loss, gradient, weight or statistic clears `healthy` for good. The host reads it before anything is
-    saved, and never in between.
+    A non-finite loss, gradient, weight or statistic clears `healthy`; from then on updates change nothing, so the
+    weights of the step before are kept. Nothing is read by the host.
     """
 
     def __init__(
@@ -165,25 +178,28 @@ class FlatOptimizer(ABC):
         self.watches_statistics = bool(torch.isfinite(buffers.flat).all())
 
     @abstractmethod
-    def descent(self, gradient: Tensor) -> Tensor:
-        """What is subtracted from the weights at rate 1; brings the tensors of `state` up to date."""
+    def descent(self, gradient: Tensor) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
+        """What is subtracted from the weights at rate 1, and the new value of each tensor of `state`."""
 
     @torch.no_grad()
     def step(self, loss: Tensor, gradients: tuple[Tensor, ...]) -> None:
-        """One update."""
+        """One update; `buffers.remember()` was called before the forward pass."""
         master = self.parameters.master
-        descent = self.descent(self.parameters.collect(gradients))
+        descent, changes = self.descent(self.parameters.collect(gradients))
         if isinstance(self.rate, Tensor):
             descent = descent * self.rate
-        master.addcmul_(descent, self.lr, value=-1)
+        updated = torch.addcmul(master, descent, self.lr, value=-1)
         # What is wrong with a gradient or a velocity shows in the weights they lead to, also an overflow of the update
         # itself. Statistics are summed up: they can overflow while the loss is finite, because batch normalisation
         # turns an infinite variance into zeros. The largest weight is not finite if any is not, and one comparison of a
         # single number is one small kernel; isfinite on all weights would be four large ones.
-        watched = torch.linalg.vector_norm(master, torch.inf) + loss
+        watched = torch.linalg.vector_norm(updated, torch.inf) + loss
         if self.watches_statistics:
             watched = watched + self.buffers.flat.sum()
         self.healthy.logical_and_(watched.abs() < torch.inf)
+        for kept, now in (*changes, (master, updated)):
+            torch.where(self.healthy, now, kept, out=kept)
+        self.buffers.restore_unless(self.healthy)
         self.parameters.refresh()
 
     def state(self) -> dict[str, Tensor]:
@@ -198,14 +214,15 @@ class SGD(FlatOptimizer):
         super().__init__(*args, **kwargs)
         self.nesterov = nesterov
 
-    def descent(self, gradient: Tensor) -> Tensor:
+    def descent(self, gradient: Tensor) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
         master, velocity = self.parameters.master, self.velocity
         if isinstance(self.decay, Tensor):
             gradient.addcmul_(master, self.decay)
         else:
             gradient.add_(master, alpha=self.decay)
-        torch.add(gradient, velocity, alpha=self.momentum, out=velocity)
-        return gradient.add(velocity, alpha=self.momentum) if self.nesterov else velocity
+        faster = torch.add(gradient, velocity, alpha=self.momentum)
+        descent = gradient.add(faster, alpha=self.momentum) if self.nesterov else faster
+        return descent, [(velocity, faster)]
 
 
 class AdamW(FlatOptimizer):
@@ -218,13 +235,14 @@ class AdamW(FlatOptimizer):
         self.squares = torch.zeros_like(self.velocity)
         self.steps = torch.zeros((), device=self.velocity.device)
 
-    def descent(self, gradient: Tensor) -> Tensor:
-        torch.lerp(gradient, self.velocity, self.momentum, out=self.velocity)
-        torch.lerp(gradient.square(), self.squares, self.SECOND_DECAY, out=self.squares)
-        self.steps.add_(1)
-        mean = self.velocity / (1 - torch.pow(self.momentum, self.steps))
-        spread = (self.squares / (1 - torch.pow(self.SECOND_DECAY, self.steps))).sqrt() + self.EPSILON
-        return mean / spread + self.decay * self.parameters.master
+    def descent(self, gradient: Tensor) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
+        velocity = torch.lerp(gradient, self.velocity, self.momentum)
+        squares = torch.lerp(gradient.square(), self.squares, self.SECOND_DECAY)
+        steps = self.steps + 1
+        mean = velocity / (1 - torch.pow(self.momentum, steps))
+        spread = (squares / (1 - torch.pow(self.SECOND_DECAY, steps))).sqrt() + self.EPSILON
+        descent = mean / spread + self.decay * self.parameters.master
+        return descent, [(self.velocity, velocity), (self.squares, squares), (self.steps, steps)]
 
     def state(self) -> dict[str, Tensor]:
         squares = {f"squares.{name}": part for name, part in self.parameters.named(self.squares)}

@@ -197,10 +197,10 @@ class StageRun:
         from procrustean.balance.triton_launch import compile_in_parallel
 
         # Nothing is computed: what layers without such kernels make of it must not stay in their statistics.
-        statistics = self.optimizer.buffers.flat.clone()
+        self.optimizer.buffers.remember()
         with compile_in_parallel(), precision(self.device, self.steps[0].low_precision):
             self.net(self.steps[0].batch().x)
-        self.optimizer.buffers.flat.copy_(statistics)
+        self.optimizer.buffers.restore()
 
     def mean_loss(self) -> float:
         """Mean loss per image of the epoch; waits for the device."""
@@ -220,7 +220,7 @@ class StageRun:
                 return first_step + bad, [int(i) for i in np.sort(rows)]
             first_step += part.inputs.steps
             first_image += part.inputs.steps * part.inputs.batch
-        raise RuntimeError("a value is not finite, but no step reported it")
+        raise RuntimeError("updates are suppressed, but no step reported a non-finite value")
 
     def changing(self) -> list[Tensor]:
         """Every tensor a training step writes to."""

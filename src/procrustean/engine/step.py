@@ -109,6 +109,7 @@ class TrainStep:
         parameters = self.optimizer.parameters.parameters
         if self.inputs.rates is not None:
             self.clock.lr.copy_(self.inputs.rates.index_select(0, self.inputs.cursor).squeeze(0))
+        self.optimizer.buffers.remember()
         with precision(self.inputs.device, self.low_precision):
             loss = self.loss_of(self.net, self.batch(), self.clock)
         if not isinstance(loss, Tensor) or loss.numel() != 1:
@@ -122,14 +123,15 @@ class TrainStep:
                 "without detach(), item() or torch.no_grad() on the way"
             )
         gradients = torch.autograd.grad(loss, parameters)
+        was_healthy = self.optimizer.healthy.clone()
         self.optimizer.step(loss, gradients)
         if self.averages is not None:
             self.averages.after_step()
         with torch.no_grad():
             cursor = self.inputs.cursor
             self.losses.index_copy_(0, cursor, loss.detach().float().view(1))
-            known = self.optimizer.healthy | (self.bad_step >= 0)
-            torch.where(known, self.bad_step, cursor, out=self.bad_step)
+            failed_now = was_healthy ^ self.optimizer.healthy
+            torch.where(failed_now, cursor, self.bad_step, out=self.bad_step)
             cursor.add_(1)
 
     def batch(self) -> Batch:
