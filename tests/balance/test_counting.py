@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -184,6 +185,33 @@ def test_numbers_that_are_not_whole_are_names() -> None:
     assert class_counts(["0.5", "1.0", "0.5"]) == (2, 1)
 
 
+class TestCsv:
+    def test_numbers(self, tmp_path: Path) -> None:
+        (tmp_path / "train.csv").write_text("file,label\n" + "".join(f"{i}.png, {y}\n" for i, y in enumerate(LABELS)))
+        assert class_counts(tmp_path / "train.csv") == COUNTS
+        assert class_counts(str(tmp_path / "train.csv"), "label", classes=3) == COUNTS
+
+    def test_names_in_a_column_of_ones_own(self, tmp_path: Path) -> None:
+        (tmp_path / "train.csv").write_text("file,animal\na,dog\nb,cat\nc,dog\n")
+        assert class_counts(tmp_path / "train.csv", "animal") == (1, 2)
+        with pytest.raises(DataError, match=r"columns file, animal; say which holds the labels: column="):
+            class_counts(tmp_path / "train.csv")
+        with pytest.raises(DataError, match=r"no column 'animals'. Did you mean 'animal'"):
+            class_counts(tmp_path / "train.csv", "animals")
+
+    @pytest.mark.parametrize("row", ["b.png,", "b.png, ", "b.png"])
+    def test_a_row_without_a_label_is_no_class(self, tmp_path: Path, row: str) -> None:
+        (tmp_path / "train.csv").write_text(f"file,label\na.png,dog\n{row}\nc.png,cat\n")
+        with pytest.raises(DataError, match=r"line 3 of .*train\.csv has no label in column 'label'; fill it in"):
+            class_counts(tmp_path / "train.csv")
+
+    def test_what_is_no_file(self, tmp_path: Path) -> None:
+        with pytest.raises(DataError, match=r"is a folder; give the Dataset .*ImageFolder"):
+            class_counts(tmp_path)
+        with pytest.raises(DataError, match=r"cannot read labels from .*nowhere\.csv"):
+            class_counts(tmp_path / "nowhere.csv")
+
+
 class TestHuggingFace:
     def data(self) -> Any:
         datasets = pytest.importorskip("datasets")
@@ -232,7 +260,6 @@ class TestHuggingFace:
         ([["a.png", "0"], ["b.png", "1"]], {}, r"labels of shape \(2, 2\) received"),
         ([], {}, r"labels of shape \(0,\)"),
         (3, {}, r"cannot be found in a int"),
-        ("train.csv", {}, r"cannot be found in a str"),
         (["a", None, "b"], {}, r"item 1, counted from 0, has no label \(None received\); leave out"),
         (["a", "b", " "], {}, r"item 2, counted from 0, has no label"),
         ([0, None, 1], {}, r"item 1, counted from 0, has no label"),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,7 +32,7 @@ LABEL_NAMES = ("label", "labels", "target", "targets", "y", "class")
 #: A label from here on numbers something else, files or products: counting up to it would take all memory.
 NO_CLASS = 1_000_000
 
-#: A whole number as a text; tables with gaps make 3.0 of 3.
+#: A whole number as files write it; tables with gaps make 3.0 of 3.
 _WHOLE = re.compile(r"([+-]?\d+)(\.0*)?")
 
 Labels = npt.NDArray[Any]
@@ -43,7 +46,7 @@ def class_counts(
     Args:
         data: labels as a tensor, an array or a list; a Dataset with `.targets` or `.labels` (also a Subset of one), or
             one whose items are (image, label), which are all loaded; a DataLoader, whose data are counted, not what its
-            sampler draws; a Hugging Face or pandas data set.
+            sampler draws; a Hugging Face or pandas data set; the path of a CSV file with a header.
         column: where the labels stand in a table, under which key in items that are mappings, or at which position in
             items that are tuples; found by itself if there is a column called label, labels, target, targets, y or
             class, and second in tuples.
@@ -70,13 +73,15 @@ def class_counts(
         numbers = [] if isinstance(known, Sequence) else [_WHOLE.fullmatch(text) for text in texts]
         if not numbers or None in numbers:
             return _by_name(texts, known)
-        # Numbers as texts: as names they would be sorted by their first digit, and -1 would be a class.
+        # Numbers in a CSV file: as names they would be sorted by their first digit, and -1 would be a class.
         labels = np.array([int(number[1]) for number in numbers if number])
     return _by_number(labels, known)
 
 
 def labels_of(data: Any, column: str | int | None = None) -> Any:
     """The label of every image in `data`, in its order; see `class_counts` for what it may be."""
+    if isinstance(data, str | os.PathLike):
+        return _csv_column(Path(data), column)
     if isinstance(data, DataLoader):
         # Of the data behind it: a sampler that shows small classes more often must not make them large.
         labels = labels_of(data.dataset, column)
@@ -102,11 +107,11 @@ def labels_of(data: Any, column: str | int | None = None) -> Any:
         return [label_of(data[index], column) for index in range(len(data))]  # type: ignore[arg-type]
     if isinstance(data, Tensor | np.ndarray) or hasattr(data, "__array__"):
         return data
-    if isinstance(data, Iterable) and not isinstance(data, Mapping | str):
+    if isinstance(data, Iterable) and not isinstance(data, Mapping):
         return [label_of(item, column) if isinstance(item, tuple | Mapping) else item for item in data]
     raise DataError(
-        f"labels cannot be found in a {type(data).__name__}; give the labels themselves, a Dataset, a DataLoader or "
-        "a table"
+        f"labels cannot be found in a {type(data).__name__}; give the labels themselves, a Dataset, a DataLoader, a "
+        "table or the path of a CSV file"
     )
 
 
@@ -176,6 +181,29 @@ def _own_names(data: Any, column: str | int | None) -> Sequence[Any] | None:
         data = data.dataset
     names = getattr(data, "classes", None)
     return names if isinstance(names, list | tuple) and names else None
+
+
+def _csv_column(path: Path, column: str | int | None) -> list[str]:
+    if path.is_dir():
+        raise DataError(
+            f"{path} is a folder; give the Dataset that its images are read with, such as "
+            "torchvision.datasets.ImageFolder(path)"
+        )
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            rows = csv.DictReader(file)
+            name = _chosen(column, rows.fieldnames or (), str(path))
+            labels = []
+            for row in rows:
+                if not (row[name] or "").strip():  # None where the row is too short
+                    raise DataError(
+                        f"line {rows.line_num} of {path} has no label in column {name!r}; fill it in, or leave the "
+                        "row out"
+                    )
+                labels.append(row[name])
+            return labels
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"cannot read labels from {path} ({error}); it has to be a CSV file with a header") from error
 
 
 def _flat(labels: Any) -> Labels:
