@@ -49,8 +49,8 @@ def test_tests_of_behaviour(path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "import procrustean.balance.mfw",
-        "from procrustean.balance.mfw import MFW",
+        "import procrustean.balance.mfw_module",
+        "from procrustean.balance.mfw_module import MFW",
         "from procrustean.balance import MFW, mfw as module",
         "from procrustean.balance import (\n    MFW,\n    mfw,\n)\n",
     ],

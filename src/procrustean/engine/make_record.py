@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from procrustean.data.imbalance import MetaSet
     from procrustean.engine.prepared_run import Prepared
     from procrustean.engine.training import Training
-    from procrustean.methods.stages import Method
+    from procrustean.methods.method import Method
 
 #: Parts of the identity that the method decides.
 OF_THE_METHOD = ("method", "options", "stages", "plain_network")

@@ -27,7 +27,7 @@ from procrustean.engine.evaluation import evaluation_batch
 from procrustean.engine.image_stores import AnyImages
 from procrustean.engine.step import precision
 from procrustean.engine.stored_features import features_file
-from procrustean.methods.stages import Stage
+from procrustean.methods.method import Stage
 from procrustean.nets.classifier import Classifier
 from procrustean.records.run_folder import RunFolder
 

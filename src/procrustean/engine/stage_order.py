@@ -10,7 +10,7 @@ import torch
 
 from procrustean.base.errors import ConfigError
 from procrustean.base.random_numbers import torch_seed
-from procrustean.methods.stages import CleanBatches, Judge, Method, check_shares
+from procrustean.methods.method import CleanBatches, Judge, Method, check_shares
 from procrustean.nets.classifier import Classifier
 
 

@@ -4,8 +4,8 @@ from .make import checked_options as checked_options
 from .make import factory as factory
 from .make import make_method as make_method
 from .make import option_defaults as option_defaults
+from .method import Method as Method
+from .method import Stage as Stage
 from .own_method import check_parts as check_parts
 from .own_method import check_scale as check_scale
 from .seql import SEQL as SEQL
-from .stages import Method as Method
-from .stages import Stage as Stage

@@ -14,7 +14,7 @@ from procrustean.balance.objectives import Objective
 from procrustean.balance.samplers import reversed_frequency
 from procrustean.balance.types import Batch, Clock, Problem
 from procrustean.data.recipes import published
-from procrustean.methods.stages import Method, Stage
+from procrustean.methods.method import Method, Stage
 from procrustean.nets.classifier import Classifier
 from procrustean.nets.derived import BilateralBackbone
 

@@ -14,7 +14,7 @@ from procrustean.balance.objectives import Classify
 from procrustean.balance.types import Problem
 from procrustean.base.errors import ConfigError
 from procrustean.data.recipes import decoupling_recipes, published
-from procrustean.methods.stages import Method, Stage
+from procrustean.methods.method import Method, Stage
 from procrustean.nets.classifier import Classifier
 from procrustean.nets.derived import BilateralBackbone
 

@@ -14,7 +14,7 @@ from procrustean.base.epochs import whole_epochs
 from procrustean.base.errors import ConfigError
 from procrustean.data.recipes import published
 from procrustean.methods.lookahead import effects
-from procrustean.methods.stages import Method, Stage
+from procrustean.methods.method import Method, Stage
 
 
 class ConditionalWeights(Objective):

@@ -20,9 +20,9 @@ import msgspec
 from procrustean.balance.types import Problem
 from procrustean.base.errors import ConfigError, did_you_mean
 from procrustean.base.own_code import file_code, plain_name
+from procrustean.methods.method import Method
 from procrustean.methods.method_table import METHODS as METHODS
 from procrustean.methods.method_table import Entry as Entry
-from procrustean.methods.stages import Method
 
 
 def entry(name: str) -> Entry:

@@ -11,7 +11,7 @@ from procrustean.balance.samplers import in_turn
 from procrustean.balance.types import Batch, Clock, Problem
 from procrustean.data.recipes import published
 from procrustean.methods.lookahead import effects
-from procrustean.methods.stages import Method, Stage
+from procrustean.methods.method import Method, Stage
 from procrustean.nets.classifier import Classifier
 
 #: SGD of the weighting network.

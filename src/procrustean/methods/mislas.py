@@ -10,8 +10,8 @@ from procrustean.balance.samplers import class_aware
 from procrustean.balance.types import Problem
 from procrustean.data.recipes import ldam_schedule, nearest_published, published
 from procrustean.methods.label_aware_smoothing import PUBLISHED
+from procrustean.methods.method import Method, Stage
 from procrustean.methods.mixup import ImageMixing
-from procrustean.methods.stages import Method, Stage
 from procrustean.nets.classifier import with_scales
 
 #: Epochs of the two stages on CIFAR.

@@ -16,7 +16,7 @@ from procrustean.data.imageset import ImageSet, Indices, Labels
 from procrustean.data.recipes import PAPER
 from procrustean.data.sources import is_named
 from procrustean.engine.prepared_run import Prepared
-from procrustean.methods.stages import Method, Stage
+from procrustean.methods.method import Method, Stage
 from procrustean.methods.tau_norm import Rescaling
 
 #: More images than this are not compared before every training; `procrustean inspect` compares them.

@@ -25,7 +25,7 @@ from procrustean.engine.prepared_run import Prepared
 from procrustean.engine.side_by_side import Member, memory_allows, run_fleet
 from procrustean.engine.training import Interrupted
 from procrustean.records.run_folder import RunFolder
-from procrustean.records.run_names import differences
+from procrustean.records.run_labels import differences
 from procrustean.records.run_record import RunRecord, load_result
 from procrustean.records.run_spec import RunSpec
 from procrustean.runs.advice import Plan

@@ -23,7 +23,7 @@ from procrustean.base.progress import Reporter
 from procrustean.engine.make_record import identity_of
 from procrustean.engine.training import Interrupted
 from procrustean.methods.make import factory, option_defaults
-from procrustean.methods.stages import Stage
+from procrustean.methods.method import Stage
 from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_spec import RunSpec
 from procrustean.runs.one_run import FinishedRun, OngoingRun

@@ -27,8 +27,8 @@ from procrustean.engine.prepared_run import Prepared, known_source
 from procrustean.engine.stage_order import reshape_for, stage_epochs
 from procrustean.engine.stage_training import is_within, learning_names
 from procrustean.methods.make import checked_options, make_method, of_the_head, option_defaults, with_adapter
+from procrustean.methods.method import Method, Stage
 from procrustean.methods.own_method import check_scale
-from procrustean.methods.stages import Method, Stage
 from procrustean.nets.adapters import adapter_of
 from procrustean.nets.build import check_net, layers_of
 from procrustean.nets.classifier import FeatureLayers, check_scores, check_size
