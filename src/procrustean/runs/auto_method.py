@@ -31,7 +31,7 @@ from procrustean.runs.image_loading import Sources
 from procrustean.runs.lint import lint
 from procrustean.runs.loggers import Tool
 from procrustean.runs.many_runs import Outcome, fit_many, raise_failures
-from procrustean.runs.method_advice import MethodChoice, worth_comparing
+from procrustean.runs.method_advice import COMPARED, MethodChoice
 from procrustean.runs.one_run import FinishedRun, run_directory_of
 from procrustean.runs.preparing import prepare
 
@@ -162,7 +162,7 @@ def _compare(
     box = TimeBox(minutes)
     for finding in lint(prepared):
         reporter.warn(finding)
-    methods = worth_comparing([int(n) for n in prepared.data.counts])
+    methods = list(COMPARED)
     names = ", ".join(method.name for method in methods)
     reporter.say(f"comparing up to {len(methods)} candidates within {minutes:g} min: {names}")
     whole = prepared.recipe.epochs

@@ -23,7 +23,7 @@ from procrustean.records.run_spec import ADVISED, RunSpec
 from procrustean.runs.advice import HOLD_OUT, settings_at, size_to_load, trained_on, with_hold_out
 from procrustean.runs.cost import CAUTION, Machine, this_machine
 from procrustean.runs.image_loading import Sources
-from procrustean.runs.method_advice import MILD, advised
+from procrustean.runs.method_advice import MILD, correction_text, with_correction
 from procrustean.runs.training_advice import Settings
 from procrustean.runs.ways import agenda, open_ways
 
@@ -108,6 +108,7 @@ class Expectation:
     trained: list[int]  # images per class with training images, after what is set aside and held out
     notes: list[str]  # what would be set aside
     settings: Settings
+    config: RunSpec
 
 
 def expectation(found: Survey, config: RunSpec, machine: Machine) -> Expectation:
@@ -127,14 +128,15 @@ def expectation(found: Survey, config: RunSpec, machine: Machine) -> Expectation
     if found.listing is not None:
         _, size = size_to_load(found.listing, config, machine)
         shape = (size, size, 3)
-    return Expectation(trained, _set_aside(found, splits, trained), settings_at(config, sum(trained), shape, machine))
+    settings = settings_at(config, sum(trained), shape, machine)
+    return Expectation(trained, _set_aside(found, splits, trained), settings, config)
 
 
 def describe_advice(command: str, expected: Expectation) -> list[str]:
     """What to train with, why, and how long it takes."""
-    advice, settings = advised(expected.trained), expected.settings
+    settings = expected.settings
     return [
-        f"advised method: {advice.choice.method}{' --drw' * advice.choice.drw}, {advice.why}",
+        f"advised {correction_text(with_correction(expected.config))}",
         f"advised settings: {settings.net} at {settings.size} x {settings.size} pixels, "
         f"{number_of(settings.epochs, 'epoch')} in batches of {settings.batch_size}",
         f"expected time: about {duration_text(settings.seconds)}, {CAUTION}",

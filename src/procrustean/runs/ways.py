@@ -31,34 +31,32 @@ from procrustean.nets.published import PACKAGED, published
 from procrustean.records.run_spec import ADVISED, AUTO, RunSpec
 from procrustean.runs.cost import BESIDE_STEPS, CAUTION, measured_speed, this_machine
 from procrustean.runs.image_loading import Sources
+from procrustean.runs.method_advice import with_correction
+from procrustean.runs.training_advice import (
+    BATCH,
+    SCRATCH,
+    SCRATCH_EPOCHS,
+    SCRATCH_SIDE,
+    SCRATCH_STEPS,
+    SMALLER_SIDES,
+    SMALLEST_SIDE,
+    epochs_for,
+)
 
 Kind = Literal["features", "scratch", "end-to-end"]
 
 #: Pretrained network, and the side of its images: for features, and where all of it learns.
 PRETRAINED, FEATURES_SIDE, TUNING_SIDE = "efficientnet_lite0", 224, 128
-#: The network from scratch.
-SCRATCH, SCRATCH_SIDE = "convnet", 64
-#: How each way corrects for the class sizes: method, and whether with deferred weights.
-CORRECTIONS: dict[Kind, tuple[str, bool]] = {
-    "features": ("balanced_softmax", False),
-    "scratch": ("balanced_softmax", False),
-    "end-to-end": ("balanced_softmax", False),
-}
-#: The method where the settings ask for deferred weights and name none.
-METHOD_WITH_DRW = "erm"
 #: Share of each class that is held out to compare the ways.
 HELD_OUT = 1 / 3
-#: In smaller pictures a network for photographs finds nothing to use, and in still smaller ones none does that halves
-#: their sides three times.
-SMALLEST_PHOTOGRAPH, SMALLEST_SIDE = 33, 8
-#: A training from scratch is at least so long.
-SCRATCH_EPOCHS, SCRATCH_STEPS, BATCH = 30, 600, 32
-#: The same of a head on features.
+#: In smaller pictures a network for photographs finds nothing to use.
+SMALLEST_PHOTOGRAPH = 33
+#: A head on features is trained at least so long.
 HEAD_EPOCHS, HEAD_STEPS, HEAD_BATCH = 60, 600, 64
 #: Epochs where all of the pretrained network learns, and from how many images on fewer do.
 TUNING_EPOCHS, FEWER_EPOCHS, MANY_IMAGES = 12, 8, 1000
 #: Sides to which images are made smaller where time is short; fewer epochs would cost more.
-SMALLER: dict[Kind, tuple[int, ...]] = {"features": (160, 128, 96), "scratch": (48, 32), "end-to-end": ()}
+SMALLER: dict[Kind, tuple[int, ...]] = {"features": (160, 128, 96), "scratch": SMALLER_SIDES, "end-to-end": ()}
 #: How many times as fast a network makes features as it trains.
 FORWARD = 3.0
 #: Minutes that trials and training may take where nothing is said.
@@ -145,14 +143,13 @@ def _set_aside(listing: FileListing) -> int:
 
 def _settings(config: RunSpec, kind: Kind, images: int, natural: int) -> RunSpec:
     if config.method == ADVISED:
-        method, drw = (METHOD_WITH_DRW, True) if config.drw else CORRECTIONS[kind]
-        config = replace(config, method=method, drw=drw)
+        config = with_correction(config)
     if kind == "features":
-        epochs, batch = _epochs(images, HEAD_BATCH, HEAD_EPOCHS, HEAD_STEPS), HEAD_BATCH
+        epochs, batch = epochs_for(images, HEAD_BATCH, HEAD_EPOCHS, HEAD_STEPS), HEAD_BATCH
         config = replace(config, net=config.net or PRETRAINED, pretrained=PUBLISHED, tune="head")
         side = FEATURES_SIDE
     elif kind == "scratch":
-        epochs, batch = _epochs(images, BATCH, SCRATCH_EPOCHS, SCRATCH_STEPS), BATCH
+        epochs, batch = epochs_for(images, BATCH, SCRATCH_EPOCHS, SCRATCH_STEPS), BATCH
         side = SCRATCH_SIDE if natural >= SMALLEST_PHOTOGRAPH else natural
         config = replace(config, net=SCRATCH, recipe="photographs")
     else:
@@ -166,10 +163,6 @@ def _settings(config: RunSpec, kind: Kind, images: int, natural: int) -> RunSpec
         image_size=config.image_size or side,
         evaluate_every=config.evaluate_every or max(1, epochs // 4),
     )
-
-
-def _epochs(images: int, batch: int, fewest: int, steps: int) -> int:
-    return max(fewest, math.ceil(steps * batch / images))
 
 
 def length_of_final(config: RunSpec, sources: Sources) -> float:
