@@ -49,9 +49,10 @@ def settings_text(config: RunSpec, tuned: Collection[str] = (), minutes: float |
     images = None
     if is_named(config.source) or expanded(config.source).exists():
         sources = Sources()
-        if ways := open_ways(config, sources):
+        ways = open_ways(config, sources)
+        if len(ways) > 1:
             return config_as_yaml(config) + ways_comments(config, ways, sources, minutes)
-        plan = planned(config, load=sources)
+        plan = planned(agenda(config, ways, sources, minutes).ways[0].config if ways else config, load=sources)
         config, images = plan.config, plan.splits
     elif config.method == ADVISED:
         config = named(config)

@@ -117,13 +117,7 @@ def advise(config: RunSpec, splits: Splits, machine: Machine, *, natural: int | 
         machine: where they will be trained on.
         natural: the usual side of the files, if the size was chosen for them.
     """
-    asked = config
-    config, why = with_hold_out(config, splits.val is not None)
-    if asked.hold_out is None and asked.method not in (ADVISED, AUTO) and config.hold_out:
-        try:
-            trained_on(config, splits)
-        except ConfigError as error:  # who names a method has not asked for them
-            config, why = replace(config, hold_out=0), [NONE_HELD_OUT.format(str(error).partition(";")[0])]
+    config, why = holding_out(config, splits)
     if natural is not None and 2 * (config.image_size or natural) <= natural:
         why.append(
             f"images made smaller, from usually {natural} pixels to {config.image_size}; if that hides what matters: "
@@ -157,6 +151,17 @@ def with_hold_out(config: RunSpec, has_val: bool) -> tuple[RunSpec, list[str]]:
         return config, []
     why = f"{100 * HOLD_OUT:g} % of each class are held out, to choose and calibrate on"
     return replace(config, hold_out=HOLD_OUT), [why]
+
+
+def holding_out(config: RunSpec, splits: Splits) -> tuple[RunSpec, list[str]]:
+    """Settings that hold images out where there are enough and nothing else was asked for, and why."""
+    chosen, why = with_hold_out(config, splits.val is not None)
+    if config.hold_out is None and config.method != AUTO and chosen.hold_out:
+        try:
+            trained_on(chosen, splits)
+        except ConfigError as error:
+            return replace(config, hold_out=0), [NONE_HELD_OUT.format(str(error).partition(";")[0])]
+    return chosen, why
 
 
 def _refuse_none_to_compare_on(config: RunSpec) -> None:

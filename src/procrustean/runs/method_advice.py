@@ -144,7 +144,7 @@ CORRECTION, WITH_DRW = MethodChoice("balanced_softmax", False), MethodChoice("er
 #: How much it gained on plain training from scratch, in points of balanced accuracy on held-out images: the mean over
 #: four sets of photographs with three seeds each, and its standard error.
 GAIN, GAIN_ERROR = 3.1, 1.1
-#: What `--method auto` compares, in the order of their gain on those photographs; plain training shows what it is worth.
+#: What `--method auto` compares, by their gain on those photographs; plain training shows what it is worth.
 COMPARED = (
     CORRECTION, MethodChoice("erm", False), MethodChoice("ldam", True), WITH_DRW, MethodChoice("remix", True),
     MethodChoice("mfw", True), MethodChoice("mfw", False), MethodChoice("tau_norm", False),

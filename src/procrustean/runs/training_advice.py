@@ -39,6 +39,11 @@ class Settings:
     lr: float | None = None  # None for the recipe's
 
 
+def scratch_length(images: int, side: int) -> tuple[int, int]:
+    """Epochs and batch of the network from scratch."""
+    return epochs_for(images, BATCH, SCRATCH_EPOCHS, SCRATCH_STEPS), _none_alone(BATCH, images, side)
+
+
 def epochs_for(images: int, batch: int, fewest: int, steps: int) -> int:
     """The epochs that make at least so many steps."""
     return max(fewest, math.ceil(steps * batch / images))
@@ -56,11 +61,11 @@ def from_scratch(images: int, side: int, channels: int, machine: Machine, *, res
     """
     if side < SMALLEST_SIDE:
         return settings_of(FOR_SMALLER, side, images, channels, machine)
-    epochs = epochs_for(images, BATCH, SCRATCH_EPOCHS, SCRATCH_STEPS)
+    epochs, batch = scratch_length(images, side)
     sides = [min(side, SCRATCH_SIDE), *(s for s in SMALLER_SIDES if s < side)] if resizable else [side]
     seconds = [epochs * images / machine.images_per_second(SCRATCH, channels, each) for each in sides]
     fitting = next((place for place, needed in enumerate(seconds) if needed <= machine.budget), -1)
-    return Settings(SCRATCH, sides[fitting], epochs, BATCH, seconds[fitting], recipe=PHOTOGRAPHS)
+    return Settings(SCRATCH, sides[fitting], epochs, batch, seconds[fitting], recipe=PHOTOGRAPHS)
 
 
 def settings_of(
@@ -77,19 +82,21 @@ def settings_of(
 
 
 def batch_for(images: int, side: int, machine: Machine) -> int:
-    """Small enough for several dozen steps an epoch, or of very few images for three; large enough for the device.
-
-    A last batch of one image is avoided where its last feature map may be a single pixel, which batch normalisation
-    cannot normalise.
-    """
+    """Small enough for several dozen steps an epoch, or of very few images for three; large enough for the device."""
     size = 64 if images >= 2000 else 32 if images >= 300 else 16
     if machine.device == "cuda" and images >= 10_000:
         size = 128
     while size > SMALLEST_BATCH and images < FEWEST_STEPS * size:
         size //= 2
-    while side <= 32 and images > 1 and images % size == 1:
-        size += 1
-    return size
+    return _none_alone(size, images, side)
+
+
+def _none_alone(batch: int, images: int, side: int) -> int:
+    """A last batch of one image is avoided where its last feature map may be a single pixel, which batch normalisation
+    cannot normalise."""
+    while side <= 32 and images > 1 and images % batch == 1:
+        batch += 1
+    return batch
 
 
 def rate_for(batch: int) -> float:

@@ -37,7 +37,7 @@ from procrustean.records.identity import Trial, changed_settings
 from procrustean.records.run_folder import TRIALS, RunFolder
 from procrustean.records.run_record import load_result
 from procrustean.records.run_spec import RunSpec
-from procrustean.runs.advice import Plan, planned, with_hold_out
+from procrustean.runs.advice import Plan, holding_out, planned
 from procrustean.runs.cost import TimeBox
 from procrustean.runs.image_loading import Sources
 from procrustean.runs.one_run import STOPPED_AMONG_MANY, Stopped, begin_or_go_on
@@ -211,8 +211,7 @@ class _Trials:
             told=[on.text()],
         )
         if len(ways) == 1:
-            splits = self._sources(ways[0].config)
-            only, why = with_hold_out(ways[0].config, splits.val is not None)
+            only, why = holding_out(ways[0].config, self._sources(ways[0].config))
             kept = msgspec.structs.replace(kept, chosen=only, why=why)
         self._reporter.say_once(on.text())
         self._write(kept)

@@ -35,12 +35,11 @@ from procrustean.runs.method_advice import with_correction
 from procrustean.runs.training_advice import (
     BATCH,
     SCRATCH,
-    SCRATCH_EPOCHS,
     SCRATCH_SIDE,
-    SCRATCH_STEPS,
     SMALLER_SIDES,
     SMALLEST_SIDE,
     epochs_for,
+    scratch_length,
 )
 
 Kind = Literal["features", "scratch", "end-to-end"]
@@ -149,8 +148,8 @@ def _settings(config: RunSpec, kind: Kind, images: int, natural: int) -> RunSpec
         config = replace(config, net=config.net or PRETRAINED, pretrained=PUBLISHED, tune="head")
         side = FEATURES_SIDE
     elif kind == "scratch":
-        epochs, batch = epochs_for(images, BATCH, SCRATCH_EPOCHS, SCRATCH_STEPS), BATCH
         side = SCRATCH_SIDE if natural >= SMALLEST_PHOTOGRAPH else natural
+        epochs, batch = scratch_length(images, side)
         config = replace(config, net=SCRATCH, recipe="photographs")
     else:
         epochs, batch, side = TUNING_EPOCHS if images < MANY_IMAGES else FEWER_EPOCHS, BATCH, TUNING_SIDE
