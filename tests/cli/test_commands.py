@@ -189,7 +189,7 @@ def test_a_fleet_is_trained_once(grid: str, call: Call, files_of: Files) -> None
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
-@pytest.mark.parametrize("how", [("--width", "2"), ("--processes", "1")])
+@pytest.mark.parametrize("how", [("--width", "2"), pytest.param(("--processes", "1"), marks=pytest.mark.slow)])
 def test_what_another_process_trains_is_no_failure_of_a_fleet(how: tuple[str, str], grid: str, call: Call) -> None:
     assert call("fleet", grid, "--output", "fleet", "--quiet").code == 0
     (there,) = Path("fleet").glob("*-erm-*")
