@@ -363,9 +363,7 @@ def test_choices_take_hyphens_for_underscores(call: Call) -> None:
 @pytest.mark.parametrize(
     ("command", "closed", "code"),
     [
-        ("--version", ">&-", 0),
         ("list methods", ">&-", 0),
-        ("list methods", "2>&-", 0),
         ("list methods mfx", "<&- >&- 2>&-", 2),
     ],
 )
