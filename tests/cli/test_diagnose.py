@@ -57,6 +57,7 @@ def not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def save(figure: Figure, stem: Path) -> list[Path]:
         paths = [stem.with_name(stem.name + ending) for ending in (".png", ".svg")]
+        stem.parent.mkdir(parents=True, exist_ok=True)
         for path in paths:
             path.touch()
         return paths
