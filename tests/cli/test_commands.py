@@ -218,7 +218,7 @@ def test_what_another_process_trains_is_no_failure_of_a_fleet(how: tuple[str, st
     assert "| ERM" not in answer.out
 
 
-@pytest.mark.parametrize("how", [("--width", "2"), ("--processes", "1")])
+@pytest.mark.parametrize("how", [("--width", "2"), pytest.param(("--processes", "1"), marks=pytest.mark.slow)])
 def test_the_runs_of_a_fleet_log_each_in_its_own_folder(how: tuple[str, str], grid: str, call: Call) -> None:
     answer = call("fleet", grid, "--output", "fleet", "--log", "tensorboard", "--quiet", *how)
     assert answer.code == 0, answer.err

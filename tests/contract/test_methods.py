@@ -328,6 +328,7 @@ class TestClock:
             assert len(lr_table(recipe, recipe.epochs)) == recipe.epochs
 
 
+@pytest.mark.slow
 class TestCompiled:
     @every_graph
     def test_one_graph_that_equals_eager_and_is_never_compiled_again(self, case: Case, number: int) -> None:

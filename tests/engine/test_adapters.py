@@ -80,11 +80,6 @@ class TestEach:
         assert run.record.curves.loss[-1] < run.record.curves.loss[0]
         assert (run.record.config.tune, run.record.recipe_name) == (tune, "adapters")
 
-    def test_mixing(self, tune: Adapter, splits: Splits, trained: Callable[..., FinishedRun]) -> None:
-        run = trained(tune, method="mfw", drw=True)
-        assert np.isfinite(run.record.curves.loss).all()
-        assert evaluate(run.path, splits=splits).confusion == run.metrics.confusion
-
     def test_a_stopped_run_goes_on(
         self,
         tune: Adapter,
@@ -101,10 +96,12 @@ class TestEach:
         stop_after(0)
         same_run(resume(tmp_path / "cut", splits=splits).path, whole.path)
 
-    def test_it_is_loaded_and_exported(
+    def test_it_is_mixed_loaded_and_exported(
         self, tune: Adapter, splits: Splits, tmp_path: Path, trained: Callable[..., FinishedRun]
     ) -> None:
-        run = trained(tune)
+        run = trained(tune, method="mfw", drw=True)
+        assert np.isfinite(run.record.curves.loss).all()
+        assert evaluate(run.path, splits=splits).confusion == run.metrics.confusion
         _, net = load_run(run.path, splits=splits)
         model, pixels = load_model(run.path, device="cpu"), splits.test.images[:5]
         wanted = net(model.preparation(torch.from_numpy(pixels))).detach().double().numpy()
