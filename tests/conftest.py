@@ -94,6 +94,14 @@ def same_random_numbers() -> None:
     random.seed(0)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def short_timing() -> None:
+    """Steps of a network are timed for a moment, not for seconds."""
+    from procrustean.runs import cost
+
+    cost.SECONDS = 0.05
+
+
 @pytest.fixture
 def program(capsys: pytest.CaptureFixture[str]) -> Callable[..., Answer]:
     """`program("train", "digits", ...)`: what the program answers, in this process."""

@@ -32,6 +32,7 @@ def passed(tmp_path_factory: pytest.TempPathFactory) -> str:
     return copy.passed(*(f"tests/{name}" for name in folders), "-k", " ".join(CASES.split()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "names",
     [

@@ -70,7 +70,7 @@ def trained(vit: Path, splits: Splits, tmp_path: Path) -> Callable[..., Finished
 @pytest.mark.parametrize("tune", KINDS)
 class TestEach:
     def test_it_alone_learns(self, tune: Adapter, vit: Path, trained: Callable[..., FinishedRun]) -> None:
-        run = trained(tune, epochs=10, lr=0.02, augment="none")
+        run = trained(tune, epochs=5, lr=0.02, augment="none")
         weights = read_pretrained("published", f"hf:{vit}")
         net = build_net(f"hf:{vit}", channels=1, classes=4, seed=0, size=(8, 8), pretrained=weights, tune=tune)
         kept = load_file(run.path / "model.safetensors")
