@@ -38,9 +38,14 @@ Kind = Literal["features", "scratch", "end-to-end"]
 PRETRAINED, FEATURES_SIDE, TUNING_SIDE = "efficientnet_lite0", 224, 128
 #: The network from scratch.
 SCRATCH, SCRATCH_SIDE = "convnet", 64
-#: All ways correct for the class sizes by this, the correction with the steadiest gain on photographs; by deferred
-#: weights where the settings ask for these and name no method.
-METHOD, METHOD_WITH_DRW = "balanced_softmax", "erm"
+#: How each way corrects for the class sizes: method, and whether with deferred weights.
+CORRECTIONS: dict[Kind, tuple[str, bool]] = {
+    "features": ("balanced_softmax", False),
+    "scratch": ("balanced_softmax", False),
+    "end-to-end": ("balanced_softmax", False),
+}
+#: The method where the settings ask for deferred weights and name none.
+METHOD_WITH_DRW = "erm"
 #: Share of each class that is held out to compare the ways.
 HELD_OUT = 1 / 3
 #: Smaller pictures hold nothing that a network for photographs could use.
@@ -136,10 +141,9 @@ def _set_aside(listing: FileListing) -> int:
 
 
 def _settings(config: RunSpec, kind: Kind, images: int) -> RunSpec:
-    method = config.method
-    if method == ADVISED:
-        method = METHOD_WITH_DRW if config.drw else METHOD
-    config = replace(config, method=method)
+    if config.method == ADVISED:
+        method, drw = (METHOD_WITH_DRW, True) if config.drw else CORRECTIONS[kind]
+        config = replace(config, method=method, drw=drw)
     if kind == "features":
         epochs, batch = _epochs(images, HEAD_BATCH, HEAD_EPOCHS, HEAD_STEPS), HEAD_BATCH
         config = replace(config, net=config.net or PRETRAINED, pretrained=PUBLISHED, tune="head")
