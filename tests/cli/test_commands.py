@@ -377,7 +377,7 @@ def test_choices_take_hyphens_for_underscores(call: Call) -> None:
 @pytest.mark.parametrize(
     ("command", "closed", "code"),
     [
-        ("list methods", ">&-", 0),
+        ("--version", ">&-", 0),
         ("list methods mfx", "<&- >&- 2>&-", 2),
     ],
 )

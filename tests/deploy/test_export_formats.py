@@ -113,6 +113,7 @@ def test_torch_and_onnx_give_the_probabilities_of_the_run(exported: dict[str, Pa
         assert session.run(None, {"pixels": batch})[0] == pytest.approx(expected[:number], abs=1e-5)
 
 
+@pytest.mark.slow
 def test_a_torch_program_needs_little(exported: dict[str, Path], run: Path, colours: Path) -> None:
     """In a process of its own: torch that has found numpy once keeps it."""
     image = colours / "test" / "green" / "003.png"

@@ -91,8 +91,8 @@ def prepared(text: str, name: str, source: Path, folder: Path) -> Page:
     return Page(str(plan), str(source), str(work), str(folder / "output"), env, SECONDS_PER_PAGE)
 
 
-#: They train on photographs, and draw and measure a dozen runs.
-LONG = ("docs/own-images.md", "docs/analysis.md")
+#: They train dozens of runs, on photographs too, and draw and measure them.
+LONG = ("docs/own-images.md", "docs/analysis.md", "docs/usage.md")
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from procrustean.runs import method_trial
-
 Call = Callable[..., Any]
 
 FAULTY = '''
@@ -205,8 +203,8 @@ def idle(problem: Problem, *, drw: bool = False) -> Method:
 @pytest.fixture
 def short_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two epochs of 17 steps; the second training is stopped within the second."""
-    monkeypatch.setattr(method_trial, "EPOCHS", 2)
-    monkeypatch.setattr(method_trial, "STOPPED_AFTER", 20)
+    monkeypatch.setattr("procrustean.runs.method_trial.EPOCHS", 2)
+    monkeypatch.setattr("procrustean.runs.method_trial.STOPPED_AFTER", 20)
 
 
 @pytest.mark.usefixtures("short_trials")
