@@ -232,8 +232,7 @@ class Encoder(nn.Module):
         return scores
 
 
-@pytest.mark.parametrize("norm", [True, False])
-@pytest.mark.parametrize(("blocks", "third"), [(3, 0), (12, 3)])
+@pytest.mark.parametrize(("blocks", "third", "norm"), [(3, 0, True), (12, 3, False)])
 @pytest.mark.parametrize(
     ("block", "form", "inside"),
     [

@@ -91,7 +91,7 @@ def test_a_damaged_cache_is_computed_anew(weights: Path, tmp_path: Path, cache: 
 
 @pytest.mark.parametrize("method", ON_FEATURES)
 def test_methods_train_on_features(method: str, weights: Path, tmp_path: Path) -> None:
-    run = trained(weights, tmp_path, method=method, hold_out=0.2)
+    run = trained(weights, tmp_path, method=method, hold_out=0.2, epochs=2)
     assert np.isfinite(run.record.curves.loss).all()
     assert evaluate(run.path).confusion == run.metrics.confusion
 

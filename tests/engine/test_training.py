@@ -679,7 +679,7 @@ def test_stages_resume_anywhere(
 ) -> None:
     settings = {**run_settings, "method": two_stage, "epochs": 4, "precision": precision, "hold_out": 2}
     whole = fit(splits, **settings).path
-    for step in range(1, 15):
+    for step in (1, 4, 6, *range(7, 11), 14):  # eight of them in each stage
         path = tmp_path / f"step{step}"
         stop_after(step)
         with pytest.raises(Stopped):

@@ -14,6 +14,7 @@ import pytest
 from procrustean import Classifier, fit
 from procrustean.base.errors import ConfigError, ImagesChanged, RunError
 from procrustean.base.progress import Reporter
+from procrustean.engine import linear_head
 from procrustean.engine.stored_calibration import held_out_scores
 from procrustean.engine.training import Interrupted
 from procrustean.records.run_folder import RunFolder
@@ -43,6 +44,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROCRUSTEAN_DATA", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(trying, "CLEARLY_BEHIND", 2.0)  # after one epoch all is
+    monkeypatch.setattr(linear_head, "STRENGTHS", (0.01, 0.1))
 
 
 def kinds(folder: Path, **settings: Any) -> list[str]:
