@@ -921,5 +921,5 @@ def test_a_stage_cannot_change_what_is_the_same_in_all(change: str) -> None:
 
 
 def test_too_few_epochs_for_the_stages(two_stage: str, splits: Splits, run_settings: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="1 epochs received for 2 stages"):
+    with pytest.raises(ConfigError, match="1 epoch received for 2 stages"):
         fit(splits, **{**run_settings, "method": two_stage, "epochs": 1})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -108,7 +108,7 @@ class Figures:
         )
     )
 
-    name: tyro.conf.Positional[Name]
+    name: Annotated[tyro.conf.Positional[Name], tyro.conf.arg(metavar="FIGURE")]
     """Which figure."""
     runs: tyro.conf.Positional[tuple[Path, ...]]
     """Folders of runs, result files, or folders of either; one panel per setting, in this order."""

@@ -41,8 +41,13 @@ def value_rules(*, offered: bool = False) -> ConstructorRegistry:
     return registry
 
 
+def _default_text(default: str) -> str:
+    """What the help says of a default; nothing of flags that have none, or are off."""
+    return "" if default in ("", "False") else f"(default: {default})"
+
+
 class _Command:
-    """A command as tyro reads it, but with no word about defaults in the help of flags that have none."""
+    """A command as tyro reads it, with our words about defaults."""
 
     def __init__(self) -> None:
         self._asked = False
@@ -55,7 +60,7 @@ class _Command:
         self._asked = False
         if not isinstance(spec, StructConstructorSpec):
             return None
-        hint = tyro.conf.arg(help_behavior_hint=lambda default: default and f"(default: {default})")
+        hint = tyro.conf.arg(help_behavior_hint=_default_text)
         return replace(spec, fields=tuple(replace(f, type=cast(Any, Annotated[f.type, hint])) for f in spec.fields))
 
 
@@ -91,8 +96,8 @@ def _choice(info: PrimitiveTypeInfo) -> Spec | None:
             if name.replace("_", "-") == given.replace("_", "-"):
                 return str(name)
         other = VALUES_ALSO_CALLED.get(given.lower(), given)
-        near = suggestion(other if other in names else given, names, limit=1)  # all are listed before it
-        raise ValueError(f"{given!r} received; it has to be one of {', '.join(names)}" + f". {near}" * bool(near))
+        near = suggestion(other if other in names else given, names, limit=1)
+        raise ValueError(" ".join(filter(None, (f"{given!r} received.", near, f"Accepted: {', '.join(names)}"))))
 
     return PrimitiveConstructorSpec(
         nargs=1,

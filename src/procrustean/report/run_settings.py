@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
-from procrustean.base.console import duration_text
+from procrustean.base.console import duration_text, number_of
 from procrustean.records.groups import Group
 from procrustean.records.identity import comparable, setting_of
 from procrustean.records.names import data_text, named_settings
@@ -137,7 +137,9 @@ def _settings(result: Result) -> dict[tuple[str, str], str]:
         found["method", "sha256"] = method.sha256
     for name, value in method.options.items():
         found["method", name.replace("_", " ")] = _text(value)
-    found["method", "stages"] = ", ".join(f"{stage.name} ({stage.epochs} epochs)" for stage in method.stages)
+    found["method", "stages"] = ", ".join(
+        f"{stage.name} ({number_of(stage.epochs, 'epoch')})" for stage in method.stages
+    )
     for name, value in method.finish.items():
         found["method", f"{name} (set after training)"] = _text(value)
     found["method", "parameters"] = f"{method.parameters:,}"

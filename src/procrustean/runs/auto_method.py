@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from procrustean.base.console import number_of
 from procrustean.base.epochs import held_out_text
 from procrustean.base.errors import ConfigError, Diverged, RunError
 from procrustean.base.files import OF_A_RUN, remove_half_written, write_atomically
@@ -83,7 +84,7 @@ class TriedMethod:
     def text(self) -> str:
         if not self.is_finished:
             return self.failed or "no time left"
-        short = "" if self.epochs is None else f", left behind after {self.epochs} epochs"
+        short = "" if self.epochs is None else f", left behind after {number_of(self.epochs, 'epoch')}"
         return held_out_text(self.last) + short
 
     def compared(self) -> Compared:
@@ -156,7 +157,7 @@ def _timed(plan: Plan, seconds: float) -> Plan:
     if fitting >= config.epochs:
         return plan
     epochs = max(1, fitting)
-    why = f"{epochs} epochs instead of {config.epochs}, since steps take longer now than was reckoned"
+    why = f"{number_of(epochs, 'epoch')} instead of {config.epochs}, since steps take longer now than was reckoned"
     return replace(plan, config=replace(config, epochs=epochs), why=(*plan.why, why))
 
 
@@ -353,7 +354,7 @@ def full_text(config: RunSpec, full: Settings) -> str:
 
 def shortened_text(config: RunSpec, full: Settings, minutes: float) -> str:
     """What a comparison trains in place of the whole."""
-    here, there = f"{config.epochs} epochs", f"{full.epochs}"
+    here, there = number_of(config.epochs or 0, "epoch"), f"{full.epochs}"
     if config.net != full.net or _resized(config, full):
         size = config.image_size if _resized(config, full) else None
         here, there = _named(config.net, size, config.epochs), full_text(config, full)
@@ -366,7 +367,7 @@ def _resized(config: RunSpec, full: Settings) -> bool:
 
 def _named(net: str | None, size: int | None, epochs: int | None) -> str:
     pixels = "" if size is None else f" at {size} x {size} pixels"
-    return f"{net}{pixels} for {epochs} epochs"
+    return f"{net}{pixels} for {number_of(epochs or 0, 'epoch')}"
 
 
 def command_flags(method: MethodChoice, hold_out: float | None) -> str:

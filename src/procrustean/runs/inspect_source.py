@@ -6,7 +6,7 @@ import warnings
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from procrustean.base.console import command_text, duration_text
+from procrustean.base.console import command_text, duration_text, number_of
 from procrustean.base.errors import ConfigError, DataError
 from procrustean.base.progress import Reporter
 from procrustean.data.describe import printable
@@ -30,7 +30,6 @@ from procrustean.runs.survey_text import (
     describe_problems,
     describe_refusal,
     describe_survey,
-    number_of,
     time_text,
 )
 from procrustean.runs.training_advice import Settings

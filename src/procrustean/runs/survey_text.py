@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.cells import cell_len, set_cell_size
 
 from procrustean.balance.count_facts import imbalance_kind
-from procrustean.base.console import command_text, duration_text
+from procrustean.base.console import command_text, duration_text, number_of
 from procrustean.data.describe import printable
 from procrustean.data.duplicates import MOST_COMPARED
 from procrustean.data.image_lists import NAMED_BY_INSPECT, OnBadImage, counted, named, parted
@@ -20,15 +20,6 @@ from procrustean.runs.training_advice import Settings
 NAMED = 5
 _BAR = 30
 _MOST_CLASSES = 60
-
-
-def number_of(number: int, what: str) -> str:
-    """A number with what it counts.
-
-    >>> number_of(1, "group"), number_of(3, "class")
-    ('1 group', '3 classes')
-    """
-    return f"{number} {what}{('es' if what.endswith('s') else 's') * (number != 1)}"
 
 
 def machine_text(machine: Machine) -> str:

@@ -338,6 +338,11 @@ def test_unknown_names_get_a_hint() -> None:
         prepared_set("imagenet_lt")
 
 
+def test_a_data_set_that_needs_no_preparing_is_not_unknown() -> None:
+    with pytest.raises(ConfigError, match=r"cifar10 needs no preparing.*: procrustean train cifar10$"):
+        prepared_set("cifar10")
+
+
 def test_a_name_that_is_no_text_can_be_listed(tmp_path: Path) -> None:
     """Names of files may be any bytes, and lists of annotations may hold half of a character."""
     path = tmp_path / "new" / "problems.txt"

@@ -115,6 +115,8 @@ class Prepared(DataSet):
 def prepared_set(name: str) -> Prepared:
     """A data set that can be prepared, or a ConfigError that names those."""
     found = known(name) if name in DATA_SETS else None
+    if found is not None and not isinstance(found, Prepared):
+        raise ConfigError(f"{name} needs no preparing. Train on it as it is: procrustean train {name}")
     if not isinstance(found, Prepared):
         names = [other.name for other in all_sets() if isinstance(other, Prepared) and not other.tuning_of]
         raise ConfigError(f"{name!r} is no data set that can be prepared. {did_you_mean(name, names)}")
