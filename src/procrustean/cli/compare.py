@@ -64,7 +64,7 @@ class Report:
     output: Path = Path("report.html")
     """File to write. Another report is overwritten, any other file is not."""
     examples: int = 5
-    """Example images of each of the worst confusions, if test images and network are found; 0 for none."""
+    """Example images of each of the worst confusions, if images and network are found; 0 for no pictures at all."""
     method: tuple[str, ...] = ()
     """The files of methods and networks of your own, for the examples: FILE.py ... They have to be what they were."""
     data_dir: Path | None = None

@@ -26,7 +26,6 @@ from procrustean.runs.preparing import (
 )
 from procrustean.runs.survey_text import (
     describe_advice,
-    describe_duplicates,
     describe_problems,
     describe_refusal,
     describe_survey,
@@ -67,8 +66,7 @@ def inspect_source(
         reporter: told of the progress.
     """
     found = survey(source, group=group, reporter=reporter)
-    lines = [*describe_survey(found), "", *describe_problems(found, on_bad_image)]
-    lines += describe_duplicates(found) if duplicates else []
+    lines = [*describe_survey(found), "", *describe_problems(found, on_bad_image, duplicates=duplicates)]
     if is_named(source) and found.splits is not None:
         return Inspection("\n".join([*lines, "", *describe_known(source, found.splits, this_machine(device))]))
     # Where something is wrong with the files, the way to go on without them is advised.
