@@ -24,8 +24,8 @@ from procrustean.base.errors import CannotWrite, Diverged
 from procrustean.base.progress import Reporter
 from procrustean.data import ImageSet, Splits, recipe_for
 from procrustean.engine import training
-from procrustean.engine.evaluate import evaluate_net
-from procrustean.engine.prepared import (
+from procrustean.engine.evaluation import evaluate_net
+from procrustean.engine.prepared_run import (
     Prepared,
 )
 from procrustean.engine.stage_order import stage_epochs

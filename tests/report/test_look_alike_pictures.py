@@ -11,7 +11,7 @@ from PIL import Image
 
 from procrustean import fit
 from procrustean.data import ImageSet, Splits
-from procrustean.data.folds import NO_TEST
+from procrustean.data.fold_splits import NO_TEST
 from procrustean.data.likely_groups import LikelyGroups
 from procrustean.records import load_result
 from procrustean.report.look_alikes import likely_groups, look_alikes

@@ -11,7 +11,7 @@ import tyro
 from procrustean.base.errors import ConfigError
 from procrustean.cli.given_runs import finished_results, readable_runs
 from procrustean.cli.results import Format, Kind, show
-from procrustean.report.figures.table import FIGURES, Entry
+from procrustean.report.figures.figure_table import FIGURES, Entry
 
 ABLATIONS = {
     "alpha": Entry("accuracy of MFW along alpha", file="ablation_figures", folder="procrustean.paper"),

@@ -161,8 +161,8 @@ def _written(diagnosis: Diagnosis, run: Path, output: Path, all_classes: bool) -
     from procrustean.records.run_record import load_result
     from procrustean.report.figures import canvas
     from procrustean.report.figures.draw import drawing, options_of, what_it_lacks, what_its_folder_lacks
+    from procrustean.report.figures.figure_table import FIGURES
     from procrustean.report.figures.panels import Panel
-    from procrustean.report.figures.table import FIGURES
 
     panel = Panel(diagnosis.curves.label, (diagnosis.curves,), run)
     result = load_result(run) if (run / RESULT_FILE).exists() else None

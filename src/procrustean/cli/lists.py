@@ -93,7 +93,7 @@ class Nets:
         from procrustean.data.recipe import Adapter
         from procrustean.nets.adapters import takes_adapters
         from procrustean.nets.build import layers_of
-        from procrustean.nets.table import NETS
+        from procrustean.nets.net_table import NETS
 
         names = NETS if self.name is None else [use_file(pinned_name(self.name, "network"))]
         rows = []

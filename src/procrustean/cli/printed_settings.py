@@ -16,8 +16,8 @@ from procrustean.data.recipe import Recipe
 from procrustean.data.recipes import RECIPES, data_set
 from procrustean.data.sources import is_named
 from procrustean.engine.stage_order import stage_epochs, stages_text
-from procrustean.methods.base import Method
 from procrustean.methods.make import make_method
+from procrustean.methods.method import Method
 from procrustean.nets.build import layers_of
 from procrustean.nets.classifier import Backbone
 from procrustean.records.run_spec import ADVISED, AUTO, RunSpec

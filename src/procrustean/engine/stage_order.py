@@ -11,7 +11,7 @@ import torch
 from procrustean.base.console import number_of
 from procrustean.base.errors import ConfigError
 from procrustean.base.random_numbers import torch_seed
-from procrustean.methods.base import CleanBatches, Judge, Method, check_shares
+from procrustean.methods.method import CleanBatches, Judge, Method, check_shares
 from procrustean.nets.classifier import Classifier
 
 #: More are a slip of the keyboard, and their plan alone would take minutes.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from procrustean.balance.mfw import strength_of
+from procrustean.balance.mfw_module import strength_of
 from procrustean.methods.mfw import SAME_POINT, furthest_apart
 from procrustean.paper.mfw_lines import SPREADS, Line, lines_along
 from procrustean.paper.printed_numbers import paper_numbers

@@ -8,7 +8,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from procrustean.balance.mfw import DEFAULT_BETA
+from procrustean.balance.mfw_module import DEFAULT_BETA
 from procrustean.base.errors import ConfigError
 from procrustean.base.own_code import edited_file, file_code, is_usable
 from procrustean.data.recipe import Recipe

@@ -9,7 +9,7 @@ from procrustean.balance.metrics import FEW_BELOW, MANY_ABOVE, class_groups
 from procrustean.base.errors import RunError
 from procrustean.base.table_formats import NOTHING, Cell, Column, Statistic, Table, measured_cell
 from procrustean.records.groups import GROUP_METRICS, Group, split_by_data, summarise
-from procrustean.records.names import data_text, distinct_labels
+from procrustean.records.run_labels import data_text, distinct_labels
 from procrustean.records.run_record import Result, Selection
 from procrustean.records.several_runs import choices
 from procrustean.report.comparison_table import SELECTIONS, at_least_one, measured_cells, repeats_note

@@ -22,7 +22,7 @@ from procrustean.records.run_record import Result, Selection
 
 if TYPE_CHECKING:
     from procrustean.data.imageset import ImageSet, Splits
-    from procrustean.engine.prepared import Prepared
+    from procrustean.engine.prepared_run import Prepared
     from procrustean.nets.classifier import Classifier
 
 
@@ -226,7 +226,7 @@ def _add_confused(found: dict[Pair, list[int]], net: Classifier, prepared: Prepa
 
 
 def _predicted(net: Classifier, prepared: Prepared, images: ImageSet) -> list[int]:
-    from procrustean.engine.evaluate import predictions
+    from procrustean.engine.evaluation import predictions
 
     store = prepared.stores().evaluation(images)
     # In float32 everywhere: the run may have been trained in a format that this machine computes slowly in.

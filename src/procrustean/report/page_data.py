@@ -11,7 +11,7 @@ from procrustean.base.table_formats import Table, readable, to_csv, to_latex
 from procrustean.base.version import __version__
 from procrustean.data.describe import printable
 from procrustean.records.groups import Group, by_options, group_results, split_by_data
-from procrustean.records.names import data_text, distinct_labels
+from procrustean.records.run_labels import data_text, distinct_labels
 from procrustean.records.run_record import Result, Selection
 from procrustean.report.class_tables import by_class, by_class_size, calibration_errors, per_class
 from procrustean.report.comparison_table import HEADLINES, SELECTIONS, at_least_one, comparison

@@ -9,7 +9,7 @@ from typing import Any
 from procrustean.base.console import duration_text, number_of
 from procrustean.records.groups import Group
 from procrustean.records.identity import comparable, setting_of
-from procrustean.records.names import data_text, named_settings
+from procrustean.records.run_labels import data_text, named_settings
 from procrustean.records.run_record import Result
 from procrustean.records.run_spec import CHANGES_OF_RECIPE, RunSpec
 

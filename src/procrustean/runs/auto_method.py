@@ -21,7 +21,7 @@ from procrustean.base.progress import Reporter
 from procrustean.data.describe import some_names
 from procrustean.data.imageset import Splits
 from procrustean.data.sources import place_of
-from procrustean.engine.prepared import Prepared
+from procrustean.engine.prepared_run import Prepared
 from procrustean.records.checkpoints import is_leftover
 from procrustean.records.finding_runs import COMPARISON, SHORT
 from procrustean.records.identity import changed_settings

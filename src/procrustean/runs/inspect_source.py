@@ -14,7 +14,7 @@ from procrustean.data.image_lists import check_classes
 from procrustean.data.imageset import Splits
 from procrustean.data.sources import is_named
 from procrustean.data.survey import Survey, survey
-from procrustean.engine.prepared import Prepared
+from procrustean.engine.prepared_run import Prepared
 from procrustean.records.run_spec import ADVISED, RunSpec
 from procrustean.runs.advice import HOLD_OUT, planned, settings_at, size_to_load, trained_on, with_hold_out
 from procrustean.runs.cost import BESIDE_STEPS, Machine, measured_speed, relative_to_erm, this_machine

@@ -13,7 +13,7 @@ from procrustean.data.describe import printable
 from procrustean.data.duplicates import Groups, fingerprints, near_duplicates, too_dark
 from procrustean.data.imageset import NO_TEST, ImageSet, Indices, Labels
 from procrustean.data.sources import is_named
-from procrustean.engine.prepared import Prepared
+from procrustean.engine.prepared_run import Prepared
 
 #: A validation set with more repeats than this share was probably oversampled.
 REPEATED = 0.05

@@ -8,9 +8,9 @@ from procrustean.balance.losses import shifts_scores, weights_classes
 from procrustean.data.describe import some_names
 from procrustean.data.recipe import Recipe, lr_table
 from procrustean.data.recipes import PAPER
-from procrustean.engine.prepared import Prepared
+from procrustean.engine.prepared_run import Prepared
 from procrustean.engine.stage_order import stage_epochs
-from procrustean.methods.base import Method, Stage
+from procrustean.methods.method import Method, Stage
 from procrustean.methods.tau_norm import Rescaling
 from procrustean.runs.leaks import divided_groups, leaks
 from procrustean.runs.training_advice import FEWEST_STEPS, SMALLEST_BATCH

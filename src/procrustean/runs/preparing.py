@@ -24,11 +24,11 @@ from procrustean.engine.device import place
 from procrustean.engine.engines import choose_engine
 from procrustean.engine.image_stores import free_bytes
 from procrustean.engine.images import channel_statistics
-from procrustean.engine.prepared import Prepared, known_source
+from procrustean.engine.prepared_run import Prepared, known_source
 from procrustean.engine.stage_order import reshape_for, stage_epochs
 from procrustean.engine.stage_training import is_within, learning_names
-from procrustean.methods.base import Method, Stage
 from procrustean.methods.make import checked_options, make_method, of_the_head, option_defaults, with_adapter
+from procrustean.methods.method import Method, Stage
 from procrustean.methods.own_method import check_scale
 from procrustean.nets.adapters import adapter_of
 from procrustean.nets.build import check_net, layers_of

@@ -29,7 +29,7 @@ from procrustean.data.recipe import Recipe
 from procrustean.data.sources import place_of
 from procrustean.engine.frozen_features import FeatureStores
 from procrustean.engine.linear_head import Chosen, chosen_strength
-from procrustean.engine.prepared import Prepared
+from procrustean.engine.prepared_run import Prepared
 from procrustean.engine.probabilities import Labels, Scores, calibrate, log_softmax
 from procrustean.engine.stored_calibration import TrialScores, held_out_scores
 from procrustean.engine.training import Interrupted

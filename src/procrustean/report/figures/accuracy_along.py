@@ -12,7 +12,7 @@ from procrustean.base.errors import ConfigError, RunError, did_you_mean
 from procrustean.methods.mfw import usual_value
 from procrustean.records.groups import Group, group_results
 from procrustean.records.identity import Setting, comparable, setting_of
-from procrustean.records.names import data_parts, distinct_labels
+from procrustean.records.run_labels import data_parts, distinct_labels
 from procrustean.records.run_record import Result
 from procrustean.report.figures.canvas import (
     Axes,

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from procrustean.base.errors import RunError
 from procrustean.records.groups import Group, group_results, split_by_data
-from procrustean.records.names import data_text, distinct_labels
+from procrustean.records.run_labels import data_text, distinct_labels
 from procrustean.records.run_record import Result
 from procrustean.report.figures.canvas import (
     MUTED,
