@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from procrustean.base.console import write_result
 from procrustean.base.errors import ConfigError
+from procrustean.base.own_code import use_file
+from procrustean.base.progress import make_reporter
 from procrustean.cli.given_runs import finished_results, readable_runs
 from procrustean.cli.results import Format, Kind, show
 from procrustean.report.figures.figure_table import FIGURES, Entry
@@ -73,9 +76,6 @@ class Report:
     """No progress."""
 
     def run(self) -> int:
-        from procrustean.base.console import write_result
-        from procrustean.base.own_code import use_file
-        from procrustean.base.progress import make_reporter
         from procrustean.report.html_page import write_report
 
         if not self.runs:
@@ -124,8 +124,6 @@ class Figures:
     """Epochs that the plane shows; default all whose features were kept."""
 
     def run(self) -> int:
-        from procrustean.base.console import write_result
-        from procrustean.base.progress import make_reporter
         from procrustean.records.class_curves import with_diagnosis
         from procrustean.report import draw_figure
 

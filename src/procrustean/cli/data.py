@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from procrustean.base.console import can_show_bars, duration_text
+from procrustean.base.console import can_show_bars, command_text, duration_text, write_result
+from procrustean.base.errors import ConfigError, DataError
+from procrustean.base.progress import make_reporter, reporting
+from procrustean.cli.outputs import check_folder
 
 if TYPE_CHECKING:
     from procrustean.data.stores.prepare import Plan
@@ -44,8 +47,6 @@ class Inspect:
     """Name all near-duplicates, those within a class too."""
 
     def run(self) -> int:
-        from procrustean.base.console import write_result
-        from procrustean.base.progress import reporting
         from procrustean.runs.inspect_source import inspect_source
 
         with reporting() as reporter:
@@ -89,8 +90,6 @@ class Describe:
     """Where data sets are found or downloaded to; default $PROCRUSTEAN_DATA or the user's cache."""
 
     def run(self) -> int:
-        from procrustean.base.console import write_result
-        from procrustean.base.progress import make_reporter
         from procrustean.data.describe import describe
         from procrustean.data.imbalance import build
         from procrustean.data.sources import load_source
@@ -141,10 +140,6 @@ class Prepare:
     """Only check and estimate."""
 
     def run(self) -> int:
-        from procrustean.base.console import command_text, write_result
-        from procrustean.base.errors import ConfigError, DataError
-        from procrustean.base.progress import make_reporter
-        from procrustean.cli.outputs import check_folder
         from procrustean.data.sets.data_set import data_roots
         from procrustean.data.sets.prepared_files import prepared_set
         from procrustean.data.stores.listing import told
@@ -202,7 +197,6 @@ class Verify:
     """Where the store is; default $PROCRUSTEAN_DATA or the user's cache."""
 
     def run(self) -> int:
-        from procrustean.base.console import write_result
         from procrustean.data.sets.data_set import data_roots
         from procrustean.data.sets.prepared_files import prepared_set
         from procrustean.data.stores.store import verify

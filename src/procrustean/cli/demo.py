@@ -8,12 +8,15 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from procrustean.base.console import write_result
 from procrustean.base.errors import ConfigError
+from procrustean.base.files import write_atomically
+from procrustean.base.progress import Reporter, reporting
+from procrustean.base.table_formats import to_markdown
 from procrustean.cli.outputs import check_folder
 from procrustean.records.run_spec import RunSpec
 
 if TYPE_CHECKING:
-    from procrustean.base.progress import Reporter
     from procrustean.records.groups import Group
     from procrustean.records.run_record import Result, RunRecord
 
@@ -47,7 +50,6 @@ class Demo:
     """No progress."""
 
     def run(self) -> int:
-        from procrustean.base.progress import reporting
 
         if self._seeds < 1:
             raise ConfigError(f"seeds = {self.seeds} received; the demo needs at least one run of each method")
@@ -68,9 +70,6 @@ class Demo:
         return (PHOTOGRAPHS if self.photos else DIGITS)[1] if self.epochs is None else self.epochs
 
     def _show_digits(self, reporter: Reporter) -> None:
-        from procrustean.base.console import write_result
-        from procrustean.base.files import write_atomically
-        from procrustean.base.table_formats import to_markdown
         from procrustean.records import group_results
         from procrustean.report.class_tables import per_class
         from procrustean.report.comparison_table import comparison
@@ -95,7 +94,6 @@ class Demo:
                 )
 
     def _show_photographs(self, reporter: Reporter) -> None:
-        from procrustean.base.console import write_result
         from procrustean.report.html_page import write_report
 
         folder = self.output / "photos"

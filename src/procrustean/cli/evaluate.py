@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from procrustean.base.console import write_result
 from procrustean.base.errors import ConfigError, RunError
 from procrustean.base.json_files import to_plain
+from procrustean.base.table_formats import Cell, Column, Table, table_of
+from procrustean.cli.given_runs import check_own_names, distinct_runs, for_each_run, use_own_files
 from procrustean.cli.outputs import METRICS, check_output, refuse_inside, write_text
 
 if TYPE_CHECKING:
     from procrustean.balance.metrics import Metrics
-    from procrustean.base.table_formats import Table
     from procrustean.deploy.adjusted_scores import Adjusted
 
 #: Said below a table with groups.
@@ -56,7 +58,6 @@ class Evaluate:
     """Print all metrics as JSON, for other programs; of one run."""
 
     def run(self) -> int:
-        from procrustean.cli.given_runs import check_own_names, distinct_runs, for_each_run, use_own_files
 
         use_own_files(self.method, self.net)
         runs = distinct_runs(self.runs)
@@ -105,7 +106,6 @@ class Evaluate:
             table: the main metrics.
             found: all metrics.
         """
-        from procrustean.base.console import write_result
 
         text = json.dumps(found, indent=1)
         if self.output is not None:
@@ -124,7 +124,6 @@ def evaluation_table(metrics: Metrics, name: str, how: Mapping[str, str]) -> Tab
         name: of the run.
         how: the weights and the statistics it was called with.
     """
-    from procrustean.base.table_formats import Cell, Column, Table
 
     shown = main_metrics(metrics)
     tested = f"weights: {how['weights']}, statistics of batch normalisation: {how['statistics']}"
@@ -143,7 +142,6 @@ def adjustment_table(outcome: Adjusted, name: str) -> Table:
         outcome: what `procrustean.adjust` returns.
         name: of the run.
     """
-    from procrustean.base.table_formats import Cell, Column, Table
 
     before, after = main_metrics(outcome.unadjusted), main_metrics(outcome.adjusted)
     lines = {
@@ -152,10 +150,10 @@ def adjustment_table(outcome: Adjusted, name: str) -> Table:
     }
     # Of the numbers as they are shown, so that the difference is the one a reader computes.
     lines["difference"] = [f"{float(b) - float(a):+.1f}" for a, b in zip(*lines.values(), strict=True)]
-    return Table(
-        title=f"Test results of {name} in %, last epoch, adjusted with tau = {outcome.tau:g}",
-        columns=(Column("scores", "scores", numeric=False), *(Column(name, name) for name in before)),
-        rows=tuple((Cell(heading), *map(Cell, numbers)) for heading, numbers in lines.items()),
+    return table_of(
+        f"Test results of {name} in %, last epoch, adjusted with tau = {outcome.tau:g}",
+        {"scores": "scores", **{name: name for name in before}},
+        [(heading, *numbers) for heading, numbers in lines.items()],
         note=f"How tau was chosen: {outcome.tau_chosen}. {outcome.adjusted.images} test images; {ABOUT_GROUPS}.",
     )
 

@@ -8,7 +8,10 @@ from typing import Literal
 
 import tyro
 
+from procrustean.base.console import notify, write_result
 from procrustean.base.errors import ConfigError
+from procrustean.base.own_code import failure_text
+from procrustean.base.progress import reporting
 from procrustean.base.yaml_files import read_yaml
 from procrustean.cli.config_file import allow, config_as_yaml, refuse_unnamed
 from procrustean.cli.outputs import check_folder
@@ -47,9 +50,6 @@ class Fleet:
     def run(self) -> int:
         from dataclasses import replace
 
-        from procrustean.base.console import notify, write_result
-        from procrustean.base.own_code import failure_text
-        from procrustean.base.progress import reporting
         from procrustean.runs.grids import expand
         from procrustean.runs.preparing import recipe_of
 

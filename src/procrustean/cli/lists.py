@@ -8,7 +8,10 @@ from typing import get_args
 
 import tyro
 
+from procrustean.base.console import write_result
 from procrustean.base.errors import ConfigError, did_you_mean
+from procrustean.base.own_code import file_code, pinned_name, plain_name, use_file
+from procrustean.base.table_formats import table_of
 
 
 @dataclass(frozen=True)
@@ -21,8 +24,6 @@ class Methods:
     """Try it on the digits, half a minute: whether it trains, repeats itself, and can be resumed and loaded."""
 
     def run(self) -> int:
-        from procrustean.base.console import write_result
-        from procrustean.base.own_code import pinned_name, use_file
         from procrustean.methods.make import METHODS
 
         if self.check:
@@ -36,8 +37,6 @@ class Methods:
         return 0
 
     def _tried(self) -> int:
-        from procrustean.base.console import write_result
-        from procrustean.base.own_code import pinned_name, use_file
         from procrustean.runs.method_trial import try_method
 
         if self.name is None:
@@ -55,7 +54,6 @@ class Methods:
 
 
 def _explained(name: str) -> str:
-    from procrustean.base.own_code import file_code, plain_name
     from procrustean.methods.make import entry, factory, option_defaults
 
     made, known = factory(name), entry(name)
@@ -87,9 +85,6 @@ class Nets:
     this library are listed."""
 
     def run(self) -> int:
-        from procrustean.base.console import write_result
-        from procrustean.base.own_code import pinned_name, plain_name, use_file
-        from procrustean.base.table_formats import Cell, Column, Table
         from procrustean.data.recipe import Adapter
         from procrustean.nets.adapters import takes_adapters
         from procrustean.nets.build import layers_of
@@ -105,8 +100,8 @@ class Nets:
             second = net.groups.get(net.second_group, "")
             rows.append((plain_name(name), f"{weights:,}", str(net.features), side, second))
         columns = ("network", "parameters, 1000 classes", "features", "side of the last map", "second group")
-        headings = tuple(Column(c, c, numeric=c in columns[1:4]) for c in columns)
-        table = Table("Networks", headings, tuple(tuple(Cell(text) for text in row) for row in rows))
+        headings = dict(zip(columns, columns, strict=True))
+        table = table_of("Networks", headings, rows, words=("network", "second group"))
         if self.name is None:
             more = (
                 "Of other libraries: timm:NAME, torchvision:NAME, hf:ORGANISATION/MODEL. procrustean list nets NAME "
@@ -143,7 +138,6 @@ class Layers:
         import torch
 
         from procrustean.balance.layers import suggest
-        from procrustean.base.console import write_result
         from procrustean.nets.build import model_by_name
 
         if (self.size is not None and self.size < 1) or self.channels < 1:
@@ -171,7 +165,6 @@ class Recipes:
     def run(self) -> int:
         import yaml
 
-        from procrustean.base.console import write_result
         from procrustean.data.recipes import FINE_TUNING, OWN_IMAGES, PAPER, RECIPES
 
         if self.name is None:
@@ -197,7 +190,6 @@ class Sources:
     """List the data sets that can be named."""
 
     def run(self) -> int:
-        from procrustean.base.console import write_result
         from procrustean.data.sources import describe_sources
 
         write_result("\n".join(f"{name:22} {text}" for name, text in describe_sources().items()))

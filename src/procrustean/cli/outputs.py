@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from procrustean.base.errors import RunError
+from procrustean.base.files import write_atomically
 
 #: Endings of files that a table, or a file of metrics, may replace.
 TABLES, METRICS = (".csv", ".tsv", ".md", ".tex", ".txt"), (".json",)
@@ -26,7 +27,6 @@ def write_table(output: Path, text: str, inputs: Iterable[str | Path] = ()) -> N
 
 def write_text(output: Path, text: str) -> None:
     """Write a file as a whole, whatever there is."""
-    from procrustean.base.files import write_atomically
 
     write_atomically(output, text.encode("utf-8", errors="surrogateescape"), "choose another --output")
 

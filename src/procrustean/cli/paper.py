@@ -8,6 +8,8 @@ from typing import Literal
 
 import tyro
 
+from procrustean.base.console import notify, write_result
+from procrustean.base.progress import reporting
 from procrustean.cli.given_runs import finished_results
 from procrustean.cli.outputs import check_folder
 
@@ -29,7 +31,6 @@ class Claims:
     """Put the table, and the pictures in figures/analysis beside it, into this page, between its marks."""
 
     def run(self) -> int:
-        from procrustean.base.console import notify, write_result
         from procrustean.paper.claims import block_for, claims_table, coverage, replaced
         from procrustean.paper.page_parts import read_page, replace_page
 
@@ -73,8 +74,6 @@ class Toy:
     """No progress."""
 
     def run(self) -> int:
-        from procrustean.base.console import write_result
-        from procrustean.base.progress import reporting
         from procrustean.paper.toy import run_toy
 
         check_folder(self.output)

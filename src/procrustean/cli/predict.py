@@ -9,7 +9,10 @@ from typing import Annotated, Literal
 
 import tyro
 
-from procrustean.cli.outputs import check_output, write_table
+from procrustean.base.console import ResultStream, notify, write_result
+from procrustean.base.progress import make_reporter
+from procrustean.cli.given_runs import check_own_names, use_own_files
+from procrustean.cli.outputs import check_output, refuse_inside, write_table
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,6 @@ class Predict:
     """Where to compute."""
 
     def run(self) -> int:
-        from procrustean.base.console import ResultStream, notify
-        from procrustean.cli.given_runs import check_own_names, use_own_files
         from procrustean.data.image_lists import NAMED
         from procrustean.deploy.model_loading import load_model, model_folder
         from procrustean.deploy.prediction import predict, write_predictions
@@ -113,10 +114,6 @@ class Export:
     """No progress."""
 
     def run(self) -> int:
-        from procrustean.base.console import write_result
-        from procrustean.base.progress import make_reporter
-        from procrustean.cli.given_runs import check_own_names, use_own_files
-        from procrustean.cli.outputs import refuse_inside
         from procrustean.deploy.export_folder import export
         from procrustean.records.several_runs import chosen_run
 

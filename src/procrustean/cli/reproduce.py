@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from procrustean.base.console import duration_text, notify, write_result
 from procrustean.base.errors import ConfigError, RunError
+from procrustean.base.progress import make_reporter
+from procrustean.base.yaml_files import read_yaml
 from procrustean.cli.config_file import allow, refuse_unnamed
 from procrustean.cli.outputs import check_folder
 
@@ -83,7 +86,6 @@ class Reproduce:
         import time
 
         began = time.monotonic()
-        from procrustean.base.console import notify, write_result
         from procrustean.paper.result_store import Store
 
         self._check()
@@ -131,7 +133,6 @@ class Reproduce:
             raise ConfigError("rows and columns received without a table; write its name before --rows and --columns")
 
     def _definitions(self) -> Definitions:
-        from procrustean.base.yaml_files import read_yaml
         from procrustean.paper.planning import check_cell
         from procrustean.paper.table_files import paper_definitions, read_definitions
 
@@ -170,8 +171,6 @@ class Reproduce:
         return plan
 
     def _train(self, definitions: Definitions, parts: list[Part], store: Store, began: float) -> int:
-        from procrustean.base.console import duration_text, notify, write_result
-        from procrustean.base.progress import make_reporter
         from procrustean.paper.plan_in_words import absence_lines, blocked_lines, plan_table, plan_text
         from procrustean.paper.train_plan import carry_out, default_width, first_rate, machine_name
         from procrustean.runs.image_loading import Sources
@@ -232,7 +231,6 @@ class Reproduce:
         Args:
             begun: runs that this call has left unfinished.
         """
-        from procrustean.base.console import write_result
         from procrustean.paper.cell_tables import (
             each_text_once,
             finished_tables,
@@ -259,7 +257,6 @@ class Reproduce:
             write_tables([definitions.tables[name] for name in names], store, self.output, data_seed=self.data_seed)
 
     def _write_pages(self, folder: Path, definitions: Definitions, store: Store) -> int:
-        from procrustean.base.console import notify
         from procrustean.paper.page_parts import read_page, replace_page
         from procrustean.paper.reproduction import reproduction_page
         from procrustean.paper.which_method import advice_page

@@ -7,13 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from procrustean.base.console import command_text
+from procrustean.base.console import command_text, write_result
 from procrustean.base.errors import RunError
+from procrustean.base.table_formats import Table, to_csv, to_latex, to_markdown
 from procrustean.cli.given_runs import finished_results
 from procrustean.cli.outputs import check_output, write_table
+from procrustean.records.finding_runs import RESULT_FILE
 
 if TYPE_CHECKING:
-    from procrustean.base.table_formats import Table
     from procrustean.records.run_record import Result, RunRecord
 
 Format = Literal["table", "markdown", "csv", "latex"]
@@ -32,8 +33,6 @@ def show(runs: Sequence[Path], *, form: Format = "table", kind: Kind = "summary"
 
     A CSV file is one table, whose first columns tell them apart. Returns the exit code, as `readable_runs` does.
     """
-    from procrustean.base.console import write_result
-    from procrustean.base.table_formats import to_csv, to_latex, to_markdown
 
     if output is not None:
         check_output(output)
@@ -78,9 +77,7 @@ def show_own(record: RunRecord, kept: Path, say: Callable[[str], None]) -> None:
         kept: the folder of the run, or of the comparison it was chosen by.
         say: called with what to do next.
     """
-    from procrustean.base.console import write_result
     from procrustean.data.sources import is_named
-    from procrustean.records.finding_runs import RESULT_FILE
     from procrustean.records.run_record import Result
     from procrustean.report.trials_table import trials_table
 
@@ -104,7 +101,6 @@ def show_folds(final: RunRecord, folder: Path, say: Callable[[str], None]) -> No
         folder: of the folds.
         say: called with what to do next.
     """
-    from procrustean.base.console import write_result
     from procrustean.records.several_runs import read_folds
     from procrustean.report.uncertainty import pooled_lines, pooled_table
 

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from procrustean.base.console import command_text, write_result
+from procrustean.base.table_formats import to_csv
+from procrustean.cli.given_runs import use_own_files
 from procrustean.cli.outputs import check_output, write_table
 
 if TYPE_CHECKING:
@@ -42,9 +45,6 @@ class Thresholds:
     """CSV file to write as well, with unrounded numbers."""
 
     def run(self) -> int:
-        from procrustean.base.console import write_result
-        from procrustean.base.table_formats import to_csv
-        from procrustean.cli.given_runs import use_own_files
         from procrustean.deploy.thresholds import table_of, thresholds_of
 
         if self.output is not None:
@@ -95,7 +95,6 @@ class Thresholds:
 
     def _command(self, by_program: bool) -> str:
         """What applies the thresholds of the file that was written."""
-        from procrustean.base.console import command_text
 
         if by_program:
             return shlex.join(["python", f"{self.model}/load.py", "--thresholds", str(self.output), "IMAGE"])

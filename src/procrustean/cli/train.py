@@ -8,7 +8,11 @@ from typing import Annotated, Literal
 
 import tyro
 
+from procrustean.base.console import write_result
+from procrustean.base.progress import reporting
 from procrustean.cli.config_file import ConfigCommand, refuse_unnamed
+from procrustean.cli.given_runs import check_own_names, use_own_files
+from procrustean.cli.results import show, show_folds, show_own
 from procrustean.records.run_spec import RunSpec
 
 
@@ -49,8 +53,6 @@ class Train(ConfigCommand):
 
     def run(self) -> int:
         config = self.run_config()
-        from procrustean.base.console import write_result
-        from procrustean.base.progress import reporting
 
         if self.dry_run:
             from procrustean.cli.printed_settings import settings_text
@@ -58,7 +60,6 @@ class Train(ConfigCommand):
             write_result(settings_text(config, minutes=self.minutes))
             return 0
         refuse_unnamed([config])
-        from procrustean.cli.results import show, show_folds, show_own
         from procrustean.runs.train_api import fit
 
         with reporting(quiet=self.quiet) as reporter:
@@ -94,9 +95,6 @@ class Resume:
     """No progress."""
 
     def run(self) -> int:
-        from procrustean.base.progress import reporting
-        from procrustean.cli.given_runs import check_own_names, use_own_files
-        from procrustean.cli.results import show, show_own
         from procrustean.runs.train_api import resume
 
         use_own_files(self.method, self.net)

@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from procrustean.base.console import write_result
+from procrustean.base.progress import reporting
+from procrustean.base.table_formats import Cell, Table, table_of
 from procrustean.cli.config_file import ConfigCommand, refuse_unnamed
+from procrustean.cli.given_runs import finished_results
 from procrustean.cli.outputs import check_folder
+from procrustean.cli.results import comparisons_of
 from procrustean.records.run_spec import RunSpec
 
 if TYPE_CHECKING:
-    from procrustean.base.table_formats import Table
     from procrustean.runs.option_spaces import Space
     from procrustean.runs.tuning import Tuned
 
@@ -62,10 +66,6 @@ class Tune(ConfigCommand):
         import time
 
         began = time.monotonic()
-        from procrustean.base.console import write_result
-        from procrustean.base.progress import reporting
-        from procrustean.cli.given_runs import finished_results
-        from procrustean.cli.results import comparisons_of
         from procrustean.runs.choosing import options_text
         from procrustean.runs.option_spaces import default_space, grid, read_space, samples
         from procrustean.runs.preparing import recipe_of
@@ -131,7 +131,6 @@ class Tune(ConfigCommand):
 
 
 def _table(tuned: Tuned, chosen_on: str | None) -> Table:
-    from procrustean.base.table_formats import Cell, Column, Table
 
     assert tuned.choice is not None
     rows = []
@@ -140,12 +139,7 @@ def _table(tuned: Tuned, chosen_on: str | None) -> Table:
         if score.failed:
             numbers = ("failed", "failed", str(score.seeds))
         best = score is tuned.choice.best
-        rows.append((Cell(score.name, best=best), *(Cell(text, best=best) for text in numbers)))
-    columns = (
-        Column("options", "options", numeric=False),
-        Column("last", "last epoch"),
-        Column("tail", "last tenth"),
-        Column("seeds", "seeds"),
-    )
+        rows.append([Cell(text, best=best) for text in (score.name, *numbers)])
     images = f"{tuned.choice.images} held-out images" + ("" if chosen_on is None else f" of {chosen_on}")
-    return Table(f"Balanced accuracy in % on {images}", columns, tuple(rows))
+    headings = {"options": "options", "last": "last epoch", "tail": "last tenth", "seeds": "seeds"}
+    return table_of(f"Balanced accuracy in % on {images}", headings, rows)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from procrustean.base.console import duration_text
-from procrustean.base.table_formats import Cell, Column, Table
+from procrustean.base.table_formats import Table, table_of
 from procrustean.paper.definitions import Cell as Place
 from procrustean.paper.planning import Plan, PlannedRun, absent_data
 from procrustean.runs.cost import GUESSED_IMAGES, predicted_seconds
@@ -23,16 +23,11 @@ def plan_table(plan: Plan) -> Table:
     rows = []
     for (cell, held_out), runs in groups.items():
         images = "unknown" if runs[0].images is None else images_text(runs[0].images)
-        texts = (cell.table, cell.row + held_out, cell.column, _seeds_text(cell, runs), images)
-        rows.append(tuple(map(Cell, texts)))
-    headings = ("table", "row", "column", "seeds")
-    columns = (
-        *(Column(name, name, numeric=False) for name in headings),
-        Column("images", "images a run"),
-    )
+        rows.append((cell.table, cell.row + held_out, cell.column, _seeds_text(cell, runs), images))
+    words = {"table": "table", "row": "row", "column": "column", "seeds": "seeds"}
     seeds = {run.config.seed for run in plan.runs}
     order = "within a table seed by seed, cells in this order" if len(seeds) > 1 else "in the order of training"
-    return Table(f"Plan, {order}", columns, tuple(rows))
+    return table_of(f"Plan, {order}", {**words, "images": "images a run"}, rows, words=words)
 
 
 def _seeds_text(cell: Place, runs: Sequence[PlannedRun]) -> str:

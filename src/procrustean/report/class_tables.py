@@ -7,7 +7,7 @@ from typing import Literal
 
 from procrustean.balance.metrics import FEW_BELOW, MANY_ABOVE, class_groups
 from procrustean.base.errors import RunError
-from procrustean.base.table_formats import NOTHING, Cell, Column, Statistic, Table, measured_cell
+from procrustean.base.table_formats import NOTHING, Cell, Column, Statistic, Table, measured_cell, table_of
 from procrustean.records.groups import GROUP_METRICS, Group, split_by_data, summarise
 from procrustean.records.run_labels import data_text, distinct_labels
 from procrustean.records.run_record import Result, Selection
@@ -62,20 +62,13 @@ def by_class(group: Group, selection: Selection = "last") -> Table:
         name: _measured_per_class(group, name) if selection == "last" else [] for name in ("auroc", "average_precision")
     }
     ranked = {name: values for name, values in ranked.items() if any(values)}
-    return Table(
-        title=f"Test results by class in %, {SELECTIONS[selection]}",
-        columns=(
-            *COLUMNS,
-            Column("recall", "recall", measured=True),
-            Column("precision", "precision", measured=True),
-            *(Column(name, RANKED[name], measured=True) for name in ranked),
-        ),
-        rows=tuple(
-            (*described, *(measured_cell(value, runs=runs) for value in values))
-            for described, *values in zip(
-                _class_cells(group, selection), recall, precision, *ranked.values(), strict=True
-            )
-        ),
+    measured = {"recall": "recall", "precision": "precision", **{name: RANKED[name] for name in ranked}}
+    rows = zip(_class_cells(group, selection), recall, precision, *ranked.values(), strict=True)
+    return table_of(
+        f"Test results by class in %, {SELECTIONS[selection]}",
+        {column.name: column.heading for column in COLUMNS} | measured,
+        [(*described, *(measured_cell(value, runs=runs) for value in values)) for described, *values in rows],
+        measured=measured,
         note=f"{repeats_note([group])} "
         * (runs > 1)
         + "Recall: the share of a class that is found. Precision: the share of the answers with this class that are "
@@ -172,20 +165,18 @@ ERRORS = {
 
 def calibration_errors(groups: Sequence[Group]) -> Table | None:
     """One row per setting whose runs were calibrated; None where none was, for want of held-out images."""
-    rows = [
-        (Cell(label), *(_cell(group, name) for name in ERRORS))
+    rows: list[tuple[str | Cell, ...]] = [
+        (label, *(_cell(group, name) for name in ERRORS))
         for group, label in zip(groups, distinct_labels(groups), strict=True)
         if any(map(_errors, group.results))
     ]
     if not rows:
         return None
-    return Table(
-        title="Expected calibration error of the probabilities on the test images in %",
-        columns=(
-            Column("method", "method", numeric=False),
-            *(Column(name, heading, measured=True) for name, heading in ERRORS.items()),
-        ),
-        rows=tuple(rows),
+    return table_of(
+        "Expected calibration error of the probabilities on the test images in %",
+        {"method": "method", **ERRORS},
+        rows,
+        measured=ERRORS,
         note="How far the probabilities of the predicted classes lie from the shares of them that are right, in the "
         "mean. They were calibrated on the held-out images. Without --prior, predict gives them for the class "
         "frequencies that the scores stand for.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from procrustean.base.json_files import read_typed
-from procrustean.base.table_formats import Cell, Column, Table
+from procrustean.base.table_formats import Table, table_of
 from procrustean.records.finding_runs import CONFIG_FILE
 from procrustean.records.identity import Beginning
 from procrustean.records.run_record import Result
@@ -26,22 +26,18 @@ def trials_table(results: Sequence[Result]) -> Table | None:
                 f"{100 * trial.balanced_accuracy:.1f}", f"{trial.log_loss:.3f}", str(trial.held_out),
                 f"{trial.seconds:.0f}",
             )  # fmt: skip
-            before = () if len(results) == 1 else (Cell(result.label), Cell(str(result.repeat[0])))
-            rows.append((*before, Cell(trial.name), *map(Cell, numbers)))
+            before = () if len(results) == 1 else (result.label, str(result.repeat[0]))
+            rows.append((*before, trial.name, *numbers))
     if not rows:
         return None
-    of_run = () if len(results) == 1 else (Column("method", "method", numeric=False), Column("seed", "seed"))
-    return Table(
-        title="Ways to train that were tried on held-out images",
-        columns=(
-            *of_run,
-            Column("way", "way", numeric=False),
-            Column("balanced_accuracy", "balanced accuracy in %"),
-            Column("log_loss", "log loss"),
-            Column("held_out", "held-out images"),
-            Column("seconds", "seconds"),
-        ),
-        rows=tuple(rows),
+    headings = {} if len(results) == 1 else {"method": "method", "seed": "seed"}
+    headings |= {"way": "way", "balanced_accuracy": "balanced accuracy in %", "log_loss": "log loss"}
+    headings |= {"held_out": "held-out images", "seconds": "seconds"}
+    return table_of(
+        "Ways to train that were tried on held-out images",
+        headings,
+        rows,
+        words=("method", "way"),
         note="They decided how the run was trained; test images had no say. In the log loss every class counts the "
         "same.",
     )
