@@ -100,13 +100,7 @@ class Evaluate:
             check_output(self.output, endings=METRICS)
 
     def _write(self, table: Table, found: Mapping[str, object]) -> None:
-        """Write the table to the terminal, or all metrics in its place, and these into a file where one was asked for.
-
-        Args:
-            table: the main metrics.
-            found: all metrics.
-        """
-
+        """Write the table, or all metrics in its place, to the terminal, and these into a file that was asked for."""
         text = json.dumps(found, indent=1)
         if self.output is not None:
             write_text(self.output, f"{text}\n")
@@ -117,13 +111,7 @@ class Evaluate:
 
 
 def evaluation_table(metrics: Metrics, name: str, how: Mapping[str, str]) -> Table:
-    """The main metrics of a network, with what was tested in the title.
-
-    Args:
-        metrics: what `procrustean.evaluate` returns.
-        name: of the run.
-        how: the weights and the statistics it was called with.
-    """
+    """The main metrics of a network, with what was tested in the title."""
 
     shown = main_metrics(metrics)
     tested = f"weights: {how['weights']}, statistics of batch normalisation: {how['statistics']}"
@@ -136,12 +124,7 @@ def evaluation_table(metrics: Metrics, name: str, how: Mapping[str, str]) -> Tab
 
 
 def adjustment_table(outcome: Adjusted, name: str) -> Table:
-    """The main metrics before and after the adjustment, and by how much they differ.
-
-    Args:
-        outcome: what `procrustean.adjust` returns.
-        name: of the run.
-    """
+    """The main metrics before and after the adjustment, and by how much they differ."""
 
     before, after = main_metrics(outcome.unadjusted), main_metrics(outcome.adjusted)
     lines = {

@@ -145,12 +145,6 @@ def for_each_run(
 ) -> None:
     """Act on every run, under a heading where there are several.
 
-    Args:
-        runs: where they are.
-        act: what is done to one; it writes what it finds.
-        done: what was done to a run then, in words.
-        then: what is done after several, before those that could not be are named.
-
     Raises:
         RunError: at the end, with the runs that could not be.
     """

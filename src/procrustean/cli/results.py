@@ -55,7 +55,7 @@ def comparisons_of(results: Sequence[Result], *, kind: Kind = "summary", in_one:
     from procrustean.records.groups import by_options, group_results, split_by_choice_of_classes
     from procrustean.report.class_tables import per_class
     from procrustean.report.comparison_table import comparison
-    from procrustean.report.uncertainty import intervals
+    from procrustean.report.own_image_tables import intervals
 
     if kind == "intervals":
         found = intervals(results)
@@ -70,16 +70,10 @@ def comparisons_of(results: Sequence[Result], *, kind: Kind = "summary", in_one:
 
 
 def show_own(record: RunRecord, kept: Path, say: Callable[[str], None]) -> None:
-    """Write the results of a run on own images class by class, and say what to do with it; nothing for known data sets.
-
-    Args:
-        record: of the run.
-        kept: the folder of the run, or of the comparison it was chosen by.
-        say: called with what to do next.
-    """
+    """Write the results of a run on own images class by class, and say what to do next; nothing for known data sets."""
     from procrustean.data.sources import is_named
     from procrustean.records.run_record import Result
-    from procrustean.report.trials_table import trials_table
+    from procrustean.report.own_image_tables import trials_table
 
     if is_named(record.config.source):
         return
@@ -94,15 +88,9 @@ def show_own(record: RunRecord, kept: Path, say: Callable[[str], None]) -> None:
 
 
 def show_folds(final: RunRecord, folder: Path, say: Callable[[str], None]) -> None:
-    """Write what the folds have measured together, class by class, and what to do with the network that has seen all.
-
-    Args:
-        final: record of the run on all images.
-        folder: of the folds.
-        say: called with what to do next.
-    """
+    """Write what the folds have measured together, class by class, and what to do with the final network."""
     from procrustean.records.several_runs import read_folds
-    from procrustean.report.uncertainty import pooled_lines, pooled_table
+    from procrustean.report.own_image_tables import pooled_lines, pooled_table
 
     folded = read_folds(folder)
     assert folded is not None
@@ -115,7 +103,7 @@ def show_folds(final: RunRecord, folder: Path, say: Callable[[str], None]) -> No
 
 def headline_lines(record: RunRecord) -> list[str]:
     """The headline with its interval, on how few images it rests, and why it may be too good."""
-    from procrustean.report.uncertainty import interval_text
+    from procrustean.report.own_image_tables import interval_text
 
     measures = record.image_measures
     if measures is None:
@@ -136,11 +124,7 @@ def headline_lines(record: RunRecord) -> list[str]:
 
 
 def class_table(record: RunRecord) -> Table:
-    """Training and test images, recall and precision of every class after the last epoch, of many the worst.
-
-    Args:
-        record: of the run.
-    """
+    """Training and test images, recall and precision of every class after the last epoch, of many the worst."""
     from procrustean.records.groups import Group
     from procrustean.records.run_record import Result
     from procrustean.report.class_tables import by_class
@@ -155,12 +139,7 @@ def class_table(record: RunRecord) -> Table:
 
 
 def next_commands(run: Path, *, calibrated: bool) -> str:
-    """What one does with a trained network.
-
-    Args:
-        run: its folder, or that of a comparison.
-        calibrated: whether there were held-out images, which thresholds are counted on.
-    """
+    """What one does with a trained network."""
     commands = [command_text("report", run), command_text("predict", run, "IMAGES", "--output", "predictions.csv")]
     if calibrated:
         commands.append(command_text("thresholds", run, "--precision", 0.95))

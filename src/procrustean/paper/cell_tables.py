@@ -35,13 +35,7 @@ _METRICS = {"top1": "top-1", "top5": "top-5"}
 
 
 def legend(data_seed: int = 0, *, paper: bool = True, held_out: bool = True) -> str:
-    """How to read the tables of the runs with one data seed.
-
-    Args:
-        data_seed: which images of a class were kept.
-        paper: whether the tables have the paper's numbers; those of one's own have not.
-        held_out: whether they have a held-out column.
-    """
+    """How to read the tables of the runs with one data seed."""
     published = "the published sets (data seed 0)" if paper else "the sets of data seed 0"
     images = published if data_seed == 0 else f"the sets of data seed {data_seed}"
     return _OURS.format(images=images, held_out=_HELD_OUT * held_out) + (_BESIDE_THE_PAPER if paper else "") + "."

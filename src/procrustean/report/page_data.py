@@ -19,9 +19,8 @@ from procrustean.report.curves import class_curves, gradient_layers, overall_cur
 from procrustean.report.findings import Rivals, verdicts_of
 from procrustean.report.look_alikes import Pictured, likely_groups, look_alikes
 from procrustean.report.mistakes import ExampleFinder, Mistake, picture, summed_confusion, worst_confusions
+from procrustean.report.own_image_tables import intervals, trials_table
 from procrustean.report.run_settings import configuration, run_rows
-from procrustean.report.trials_table import trials_table
-from procrustean.report.uncertainty import intervals
 
 if TYPE_CHECKING:
     from procrustean.data.imageset import Splits
@@ -41,12 +40,7 @@ QUANTITIES: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
 
 
 def page_data(results: Iterable[Result], *, finder: ExampleFinder | None = None) -> dict[str, Any]:
-    """Everything the page shows.
-
-    Args:
-        results: finished runs.
-        finder: finds example images of confusions; without it there are none.
-    """
+    """Everything the page shows."""
     groups = at_least_one(by_options(group_results(results)))
     blocks = split_by_data(groups)
     return {
