@@ -133,61 +133,54 @@ class Stored:
     result: Result
 
     @property
-    def source_hash(self) -> str:
-        """Of the images that the source held."""
+    def path(self) -> Path:
+        """The file of the result."""
+        assert self.result.path is not None
+        return self.result.path
+
+    @property
+    def images(self) -> str:
+        """The hash of the images that the source held."""
         return self.result.data.source_hash
 
     @cached_property
     def written(self) -> float:
         """When the run was finished, in seconds; where the record does not say it, when the file was written."""
         told = self.result.record.finished_at
-        return path_of(self).stat().st_mtime if told is None else told.timestamp()
+        return self.path.stat().st_mtime if told is None else told.timestamp()
+
+    def counts_before(self, other: Stored) -> bool:
+        """Of two results of the same run: on different images the newer counts, else the one named after the run."""
+        if self.images != other.images:
+            return self.written > other.written
+        return self._is_named_after_the_run > other._is_named_after_the_run
+
+    @property
+    def _is_named_after_the_run(self) -> bool:
+        return self.path.stem.startswith(self.config.slug)
+
+    def on_newest_images(self, among: Iterable[Stored]) -> Stored:
+        """The newest of the runs whose images were loaded as those of this one, which is one of them.
+
+        Images of the user's own may be changed between two runs. Those of known data sets are what they are, and which
+        of their classes are taken is a matter of the settings.
+        """
+        if is_named(self.config.source):
+            return self
+        return max((other for other in among if other._loaded == self._loaded), key=lambda other: other.written)
+
+    @property
+    def _loaded(self) -> dict[str, object]:
+        return {**source_settings(self.config), "data_dir": None, "classes": self.config.classes}
+
+    def older_text(self, newest: Stored) -> str:
+        """Why it is left out."""
+        return f"left out: {self.path} {OTHER_IMAGES} {newest.path}, which is newer"
 
 
 def whatever_the_seed(config: RunSpec) -> str:
     """What the runs of one setting have in common, of settings in the form by which runs are told apart."""
     return replace(config, seed=0).hash
-
-
-def path_of(stored: Stored) -> Path:
-    """The file of a result."""
-    assert stored.result.path is not None
-    return stored.result.path
-
-
-def other_images(one: Stored, other: Stored) -> bool:
-    """Whether two runs were trained on different images of their source."""
-    return one.source_hash != other.source_hash
-
-
-def counts_before(one: Stored, other: Stored) -> bool:
-    """Which of two results of the same run counts: of different images the newer, else the one named after the run."""
-    if other_images(one, other):
-        return one.written > other.written
-    return _is_named_after_the_run(one) > _is_named_after_the_run(other)
-
-
-def _is_named_after_the_run(stored: Stored) -> bool:
-    return path_of(stored).stem.startswith(stored.config.slug)
-
-
-def on_newest_images(stored: Stored, among: Iterable[Stored]) -> Stored:
-    """The newest of the runs whose images were loaded as those of this one, which is one of them.
-
-    Images of the user's own may be changed between two runs. Those of known data sets are what they are, and which of
-    their classes are taken is a matter of the settings.
-    """
-    if is_named(stored.config.source):
-        return stored
-    return max((other for other in among if _loaded_as(other) == _loaded_as(stored)), key=lambda other: other.written)
-
-
-def _loaded_as(stored: Stored) -> dict[str, object]:
-    return {**source_settings(stored.config), "data_dir": None, "classes": stored.config.classes}
-
-
-def older_text(stored: Stored, newest: Stored) -> str:
-    return f"left out: {path_of(stored)} {OTHER_IMAGES} {path_of(newest)}, which is newer"
 
 
 def why_not_usable(config: RunSpec) -> str | None:
