@@ -14,6 +14,7 @@ from procrustean.base.own_code import use_file
 from procrustean.base.progress import make_reporter
 from procrustean.cli.given_runs import finished_results, readable_runs
 from procrustean.cli.results import Format, Kind, show
+from procrustean.cli.values import RunArguments
 from procrustean.report.figures.figure_table import FIGURES, Entry
 
 ABLATIONS = {
@@ -39,7 +40,7 @@ class Compare:
     Example: procrustean compare runs/* --format markdown
     """
 
-    runs: tyro.conf.Positional[tuple[Path, ...]]
+    runs: RunArguments
     """Folders of runs, result files, or folders of either."""
     format: Format = "table"
     """table for the terminal, or markdown, csv, latex."""
@@ -62,7 +63,7 @@ class Report:
     Example: procrustean report runs/* --output report.html
     """
 
-    runs: tyro.conf.Positional[tuple[Path, ...]]
+    runs: RunArguments
     """Folders of runs, result files, or folders of either."""
     output: Path = Path("report.html")
     """File to write. Another report is overwritten, any other file is not."""
@@ -110,7 +111,7 @@ class Figures:
 
     name: Annotated[tyro.conf.Positional[Name], tyro.conf.arg(metavar="FIGURE")]
     """Which figure."""
-    runs: tyro.conf.Positional[tuple[Path, ...]]
+    runs: RunArguments
     """Folders of runs, result files, or folders of either; one panel per setting, in this order."""
     output: Path = Path("figures")
     """Folder to write to."""

@@ -14,6 +14,7 @@ from procrustean.base.console import can_show_bars, command_text, duration_text,
 from procrustean.base.errors import ConfigError, DataError
 from procrustean.base.progress import make_reporter, reporting
 from procrustean.cli.outputs import check_folder
+from procrustean.cli.values import SourceArgument
 
 if TYPE_CHECKING:
     from procrustean.data.stores.prepare import Plan
@@ -31,7 +32,7 @@ class Inspect:
     Example: procrustean inspect my_images
     """
 
-    source: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SOURCE")]
+    source: SourceArgument
     """A folder of images (one folder per class), a .csv, .parquet or .npz file, or a known data set."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where one would train."""
@@ -71,7 +72,7 @@ class Describe:
     Example: procrustean data describe cifar10 --imbalance long_tailed --rho 100
     """
 
-    source: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SOURCE")]
+    source: SourceArgument
     """Data set: a name of `procrustean list sources`, a folder of images (one folder per class), a .csv, .parquet or
     .npz file."""
     imbalance: Literal["natural", "long_tailed", "step"] = "natural"

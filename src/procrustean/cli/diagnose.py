@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import tyro
+from typing import TYPE_CHECKING, Any
 
 from procrustean.base.console import write_result
 from procrustean.base.errors import RunError
@@ -18,6 +16,7 @@ from procrustean.base.progress import reporting
 from procrustean.base.table_formats import NOTHING, Table, table_of
 from procrustean.cli.given_runs import distinct_runs, for_each_run
 from procrustean.cli.outputs import refuse_inside
+from procrustean.cli.values import RunArguments
 from procrustean.records.finding_runs import RESULT_FILE
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ class Diagnose:
     of an unfinished run the last two checkpoints.
     """
 
-    runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN [RUN ...]")]
+    runs: RunArguments
     """Folders of runs, or folders of such folders; each run gets a verdict of its own, and those that differ in their
     seeds alone one together."""
     output: Path | None = None

@@ -6,9 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
-
-import tyro
+from typing import TYPE_CHECKING, Literal
 
 from procrustean.base.console import write_result
 from procrustean.base.errors import ConfigError, RunError
@@ -16,6 +14,7 @@ from procrustean.base.json_files import to_plain
 from procrustean.base.table_formats import Cell, Column, Table, table_of
 from procrustean.cli.given_runs import check_own_names, distinct_runs, for_each_run, use_own_files
 from procrustean.cli.outputs import METRICS, check_output, refuse_inside, write_text
+from procrustean.cli.values import RunArguments
 
 if TYPE_CHECKING:
     from procrustean.balance.metrics import Metrics
@@ -35,7 +34,7 @@ class Evaluate:
     Example: procrustean evaluate runs/cells --adjust
     """
 
-    runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN [RUN ...]")]
+    runs: RunArguments
     """Folders of runs, or folders of such folders; each run gets a table of its own."""
     method: tuple[str, ...] = ()
     """The files of methods of your own: FILE.py ... They have to be what they were."""

@@ -16,6 +16,7 @@ from procrustean.base.progress import make_reporter
 from procrustean.base.table_formats import to_csv
 from procrustean.cli.given_runs import check_own_names, use_own_files
 from procrustean.cli.outputs import check_output, refuse_inside, write_table
+from procrustean.cli.values import RunArgument
 
 if TYPE_CHECKING:
     from procrustean.deploy.thresholds import Threshold
@@ -28,7 +29,7 @@ class Predict:
     Example: procrustean predict runs/cells new_images --output predictions.csv
     """
 
-    model: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+    model: RunArgument
     """Folder of a run, of a comparison by --method auto, or of an export."""
     paths: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="PATH [PATH ...]")]
     """Images, and folders with images at any depth."""
@@ -104,7 +105,7 @@ class Thresholds:
     Example: procrustean thresholds runs/cells --precision 0.95
     """
 
-    model: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+    model: RunArgument
     """Folder of a run, of a comparison by --method auto, or of an export."""
     precision: float | None = None
     """Wanted share of right announcements, 0 to 1."""
@@ -188,7 +189,7 @@ class Export:
     Example: procrustean export runs/cells --format onnx --output cells-onnx
     """
 
-    model: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+    model: RunArgument
     """Folder of a run, or of a comparison by --method auto."""
     format: Literal["safetensors", "torch", "onnx"] = "safetensors"
     """safetensors for this library, torch for a program that needs torch alone, onnx for one that needs onnxruntime."""

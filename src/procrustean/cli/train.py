@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Literal
-
-import tyro
+from typing import Literal
 
 from procrustean.base.console import write_result
 from procrustean.base.progress import reporting
 from procrustean.cli.config_file import ConfigCommand, refuse_unnamed
 from procrustean.cli.given_runs import check_own_names, use_own_files
 from procrustean.cli.results import show, show_folds, show_own
+from procrustean.cli.values import RunArgument, SourceArgument
 from procrustean.records.run_spec import RunSpec
 
 
@@ -23,7 +22,7 @@ class Train(ConfigCommand):
     Example: procrustean train cifar10 --imbalance step --rho 100 --method mfw --drw --seed 0
     """
 
-    source: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SOURCE")]
+    source: SourceArgument
     """Data set: a name of `procrustean list sources`, a folder of images (one folder per class), a .csv, .parquet or
     .npz file."""
     method: str = "advised"
@@ -81,7 +80,7 @@ class Resume:
     Its result is the one it would have had.
     """
 
-    run_dir: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+    run_dir: RunArgument
     """Folder of the run."""
     method: str | None = None
     """The file of its method, if it is one of your own: FILE.py. It has to be what it was."""

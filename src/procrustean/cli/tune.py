@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import tyro
 
@@ -15,6 +15,7 @@ from procrustean.cli.config_file import ConfigCommand, refuse_unnamed
 from procrustean.cli.given_runs import finished_results
 from procrustean.cli.outputs import check_folder
 from procrustean.cli.results import comparisons_of
+from procrustean.cli.values import SourceArgument
 from procrustean.records.run_spec import RunSpec
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Tune(ConfigCommand):
     Example: procrustean tune cifar10 --imbalance step --rho 100 --method mfw --over alpha=0.1,0.2,0.5,1,5
     """
 
-    source: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SOURCE")]
+    source: SourceArgument
     """Data set: digits, cifar10, cifar100, an .npz file, or a folder of images (one folder per class)."""
     hold_out: float | None = None
     """Training images per class that decide, or below 1 their share, and are not trained on while they do; 0: the

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
@@ -19,6 +20,11 @@ from tyro.constructors import (
 from procrustean.base.errors import suggestion
 from procrustean.base.yaml_files import parse_yaml
 from procrustean.records.setting_types import VALUES_ALSO_CALLED
+
+#: Arguments of commands: a run, several of them, a source of images.
+RunArgument = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+RunArguments = Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN [RUN ...]")]
+SourceArgument = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SOURCE")]
 
 Spec = PrimitiveConstructorSpec[Any]
 
