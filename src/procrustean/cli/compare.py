@@ -14,7 +14,7 @@ from procrustean.base.own_code import use_file
 from procrustean.base.progress import make_reporter
 from procrustean.cli.given_runs import finished_results, readable_runs
 from procrustean.cli.results import Format, Kind, show
-from procrustean.cli.values import RunArguments
+from procrustean.cli.values import Quiet, RunArguments
 from procrustean.report.figures.figure_table import FIGURES, Entry
 
 ABLATIONS = {
@@ -73,8 +73,7 @@ class Report:
     """The files of methods and networks of your own, for the examples: FILE.py ... They have to be what they were."""
     data_dir: Path | None = None
     """Where data sets are found; default as in training. Nothing is downloaded."""
-    quiet: bool = False
-    """No progress."""
+    quiet: Quiet = False
 
     def run(self) -> int:
         from procrustean.report.html_page import write_report

@@ -14,7 +14,7 @@ from procrustean.base.console import can_show_bars, command_text, duration_text,
 from procrustean.base.errors import ConfigError, DataError
 from procrustean.base.progress import make_reporter, reporting
 from procrustean.cli.outputs import check_folder
-from procrustean.cli.values import SourceArgument
+from procrustean.cli.values import DataDir, SourceArgument
 
 if TYPE_CHECKING:
     from procrustean.data.stores.prepare import Plan
@@ -87,8 +87,7 @@ class Describe:
     """Side length to which images of a folder are resized, or at which a data set was prepared."""
     on_bad_image: Literal["error", "skip"] = "error"
     """Refuse a folder with files that are no complete images, or leave them out and count the classes again."""
-    data_dir: Path | None = None
-    """Where data sets are found or downloaded to; default $PROCRUSTEAN_DATA or the user's cache."""
+    data_dir: DataDir = None
 
     def run(self) -> int:
         from procrustean.data.describe import describe

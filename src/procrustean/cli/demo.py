@@ -14,6 +14,7 @@ from procrustean.base.files import write_atomically
 from procrustean.base.progress import Reporter, reporting
 from procrustean.base.table_formats import to_markdown
 from procrustean.cli.outputs import check_folder
+from procrustean.cli.values import Quiet
 from procrustean.records.run_spec import RunSpec
 
 if TYPE_CHECKING:
@@ -46,8 +47,7 @@ class Demo:
     """Passes over the training images: 60 over 525 digits, 30 over 173 photographs."""
     output: Path = Path("demo")
     """Folder for what is made, with --photos a folder in it; a demo that is there already is shown, not repeated."""
-    quiet: bool = False
-    """No progress."""
+    quiet: Quiet = False
 
     def run(self) -> int:
 

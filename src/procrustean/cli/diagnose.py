@@ -16,7 +16,7 @@ from procrustean.base.progress import reporting
 from procrustean.base.table_formats import NOTHING, Table, table_of
 from procrustean.cli.given_runs import distinct_runs, for_each_run
 from procrustean.cli.outputs import refuse_inside
-from procrustean.cli.values import RunArguments
+from procrustean.cli.values import Quiet, RunArguments
 from procrustean.records.finding_runs import RESULT_FILE
 
 if TYPE_CHECKING:
@@ -44,8 +44,7 @@ class Diagnose:
     """The files of methods and networks of your own: FILE.py ... They have to be what they were."""
     all_classes: bool = False
     """Draw every class, not only the largest and the smallest."""
-    quiet: bool = False
-    """No progress."""
+    quiet: Quiet = False
 
     def run(self) -> int:
 

@@ -14,6 +14,7 @@ from procrustean.base.console import write_result
 from procrustean.base.machine import free_memory, load_average, usable_cores
 from procrustean.base.optional_libraries import installing, why_not_imported
 from procrustean.base.version import __version__
+from procrustean.cli.values import DataDir
 
 GIB = 2**30
 #: Modules that only some commands need, with the extra that brings them. The one of transformers is named in full:
@@ -47,8 +48,7 @@ class Doctor:
     The exit code is 1 if there is a GPU that torch cannot compute on, or a package that cannot be imported.
     """
 
-    data_dir: Path | None = None
-    """Where data sets are found or downloaded to; default $PROCRUSTEAN_DATA or the user's cache."""
+    data_dir: DataDir = None
 
     def run(self) -> int:
         from torch.utils import collect_env

@@ -12,6 +12,7 @@ from procrustean.base.console import notify, write_result
 from procrustean.base.progress import reporting
 from procrustean.cli.given_runs import finished_results
 from procrustean.cli.outputs import check_folder
+from procrustean.cli.values import DataDir, Quiet
 
 
 @dataclass(frozen=True)
@@ -68,10 +69,8 @@ class Toy:
     """Passes over the training data."""
     seed: int = 0
     """Seed of the training."""
-    data_dir: Path | None = None
-    """Where data sets are found or downloaded to; default $PROCRUSTEAN_DATA or the user's cache."""
-    quiet: bool = False
-    """No progress."""
+    data_dir: DataDir = None
+    quiet: Quiet = False
 
     def run(self) -> int:
         from procrustean.paper.toy import run_toy

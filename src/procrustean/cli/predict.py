@@ -16,7 +16,7 @@ from procrustean.base.progress import make_reporter
 from procrustean.base.table_formats import to_csv
 from procrustean.cli.given_runs import check_own_names, use_own_files
 from procrustean.cli.outputs import check_output, refuse_inside, write_table
-from procrustean.cli.values import RunArgument
+from procrustean.cli.values import OwnMethod, OwnNet, Quiet, RunArgument
 
 if TYPE_CHECKING:
     from procrustean.deploy.thresholds import Threshold
@@ -33,10 +33,8 @@ class Predict:
     """Folder of a run, of a comparison by --method auto, or of an export."""
     paths: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="PATH [PATH ...]")]
     """Images, and folders with images at any depth."""
-    method: str | None = None
-    """The file of its method, if it is one of your own: FILE.py. It has to be what it was."""
-    net: str | None = None
-    """The file of its network, likewise."""
+    method: OwnMethod = None
+    net: OwnNet = None
     output: Path | None = None
     """CSV file to write; default the terminal."""
     prior: str | None = None
@@ -114,10 +112,8 @@ class Thresholds:
     prior: str | None = None
     """Class frequencies where the model is used, the same as for predict; without it the probabilities are those that
     predict gives without it, and precision is counted on the held-out images as they are."""
-    method: str | None = None
-    """The file of its method, if it is one of your own: FILE.py. It has to be what it was."""
-    net: str | None = None
-    """The file of its network, likewise."""
+    method: OwnMethod = None
+    net: OwnNet = None
     output: Path | None = None
     """CSV file to write as well, with unrounded numbers."""
 
@@ -193,16 +189,13 @@ class Export:
     """Folder of a run, or of a comparison by --method auto."""
     format: Literal["safetensors", "torch", "onnx"] = "safetensors"
     """safetensors for this library, torch for a program that needs torch alone, onnx for one that needs onnxruntime."""
-    method: str | None = None
-    """The file of its method, if it is one of your own: FILE.py. It has to be what it was."""
-    net: str | None = None
-    """The file of its network, likewise."""
+    method: OwnMethod = None
+    net: OwnNet = None
     output: Path | None = None
     """New folder; default the run's name with the format behind it."""
     prior: str | None = None
     """Class frequencies where it will be used, built in: balanced, train, or a .json or .csv file."""
-    quiet: bool = False
-    """No progress."""
+    quiet: Quiet = False
 
     def run(self) -> int:
         from procrustean.deploy.export_folder import export

@@ -16,6 +16,7 @@ from procrustean.base.progress import make_reporter
 from procrustean.base.yaml_files import read_yaml
 from procrustean.cli.config_file import allow, refuse_unnamed
 from procrustean.cli.outputs import check_folder
+from procrustean.cli.values import DataDir, Minutes, Quiet, Width
 
 if TYPE_CHECKING:
     from procrustean.paper.definitions import Definitions, Part
@@ -52,16 +53,13 @@ class Reproduce:
     """Which images of a class are kept; 0 gives the published sets."""
     held_out: bool = False
     """Also train each cell with a hundredth of the images held out, at least 3 per class, for the held-out column."""
-    minutes: float | None = None
-    """Stop after so many minutes with everything saved; the same command goes on later."""
-    width: int | None = None
-    """Most runs at a time; default 8 on a GPU, 1 on a CPU."""
+    minutes: Minutes = None
+    width: Width = None
     output: Path = Path("runs/reproduce")
     """Folder of the run directories and of the finished tables."""
     results: Path = Path("results")
     """Folder of result files, one per run; what is in it, or below, is not trained again."""
-    data_dir: Path | None = None
-    """Where data sets are found or downloaded to; default $PROCRUSTEAN_DATA or the user's cache."""
+    data_dir: DataDir = None
     download: bool = False
     """Download CIFAR if it is not found, instead of leaving its cells out."""
     retry: bool = False
@@ -79,8 +77,7 @@ class Reproduce:
     allow_code: tuple[str, ...] = ()
     """Files of methods of your own that --tables may name: FILE.py ... Read them first: they are run, except in a dry
     run."""
-    quiet: bool = False
-    """No progress."""
+    quiet: Quiet = False
 
     def run(self) -> int:
         import time

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Literal
 
 from procrustean.base.console import write_result
@@ -11,7 +10,7 @@ from procrustean.base.progress import reporting
 from procrustean.cli.config_file import ConfigCommand, refuse_unnamed
 from procrustean.cli.given_runs import check_own_names, use_own_files
 from procrustean.cli.results import show, show_folds, show_own
-from procrustean.cli.values import RunArgument, SourceArgument
+from procrustean.cli.values import OwnMethod, OwnNet, Quiet, RunArgument, SourceArgument
 from procrustean.records.run_spec import RunSpec
 
 
@@ -35,16 +34,10 @@ class Train(ConfigCommand):
     """What training may take, trials of several ways to train photographs included, or --method auto; default 30."""
     folds: int | None = None
     """Test every image of your own once, by a network that was not trained on it, then train on all of them: 5."""
-    config: Path | None = None
-    """YAML file with settings; flags override it."""
     dry_run: bool = False
     """Print all settings as YAML, and the method and recipe they resolve to as comments, then stop."""
     log: Literal["tensorboard", "wandb", "trackio"] | None = None
     """Also log the numbers of every epoch to one of these; each needs its package."""
-    allow_code: tuple[str, ...] = ()
-    """Files of methods and networks of your own that --config may name: FILE.py ... Read them first: they are run."""
-    quiet: bool = False
-    """No progress."""
 
     def run_config(self) -> RunSpec:
         """The settings without the command's own flags."""
@@ -82,16 +75,13 @@ class Resume:
 
     run_dir: RunArgument
     """Folder of the run."""
-    method: str | None = None
-    """The file of its method, if it is one of your own: FILE.py. It has to be what it was."""
-    net: str | None = None
-    """The file of its network, likewise."""
+    method: OwnMethod = None
+    net: OwnNet = None
     source: str | None = None
     """Where the images of the run are now, if they have moved. They have to be the same ones."""
     log: Literal["tensorboard", "wandb", "trackio"] | None = None
     """Also log the numbers of every epoch to one of these; each needs its package."""
-    quiet: bool = False
-    """No progress."""
+    quiet: Quiet = False
 
     def run(self) -> int:
         from procrustean.runs.train_api import resume

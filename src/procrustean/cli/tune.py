@@ -15,7 +15,7 @@ from procrustean.cli.config_file import ConfigCommand, refuse_unnamed
 from procrustean.cli.given_runs import finished_results
 from procrustean.cli.outputs import check_folder
 from procrustean.cli.results import comparisons_of
-from procrustean.cli.values import SourceArgument
+from procrustean.cli.values import Minutes, SourceArgument, Width
 from procrustean.records.run_spec import RunSpec
 
 if TYPE_CHECKING:
@@ -47,21 +47,13 @@ class Tune(ConfigCommand):
     """Candidates that Optuna suggests, instead of the whole grid; needs procrustean[tune]."""
     final_seeds: int = 1
     """Training seeds on all images with the chosen options; 0 stops after the choice."""
-    minutes: float | None = None
-    """Stop after so many minutes with everything saved; the same command goes on later."""
-    width: int | None = None
-    """Most runs at a time; default 8 on a GPU, 1 on a CPU."""
+    minutes: Minutes = None
+    width: Width = None
     output: Path = Path("runs/tune")
     """Folder of the runs and of tuning.json; it holds one search."""
     run_dir: tyro.conf.Suppress[Path | None] = None
-    config: Path | None = None
-    """YAML file with settings; flags override it."""
     dry_run: bool = False
     """Print the settings that all candidates share as YAML, and what would be tried as comments, then stop."""
-    allow_code: tuple[str, ...] = ()
-    """Files of methods and networks of your own that --config may name: FILE.py ... Read them first: they are run."""
-    quiet: bool = False
-    """No progress."""
 
     def run(self) -> int:
         import time

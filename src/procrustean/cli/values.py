@@ -25,6 +25,22 @@ from procrustean.records.setting_types import VALUES_ALSO_CALLED
 RunArgument = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
 RunArguments = Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN [RUN ...]")]
 SourceArgument = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SOURCE")]
+#: Flags of several commands.
+Quiet = Annotated[bool, tyro.conf.arg(help="No progress.")]
+DataDir = Annotated[
+    Path | None,
+    tyro.conf.arg(help="Where data sets are found or downloaded to; default $PROCRUSTEAN_DATA or the user's cache."),
+]
+OwnMethod = Annotated[
+    str | None,
+    tyro.conf.arg(help="The file of its method, if it is one of your own: FILE.py. It has to be what it was."),
+]
+OwnNet = Annotated[str | None, tyro.conf.arg(help="The file of its network, likewise.")]
+Width = Annotated[int | None, tyro.conf.arg(help="Most runs at a time; default 8 on a GPU, 1 on a CPU.")]
+Minutes = Annotated[
+    float | None,
+    tyro.conf.arg(help="Stop after so many minutes with everything saved; the same command goes on later."),
+]
 
 Spec = PrimitiveConstructorSpec[Any]
 
