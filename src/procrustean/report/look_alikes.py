@@ -31,9 +31,10 @@ def look_alikes(splits: Splits) -> list[list[Pictured]]:
     """Of each group of near-duplicates the two on different sides that are most alike, the most alike of all first."""
     from procrustean.data.duplicates import fingerprints, near_duplicates, too_dark
 
-    images, sides = _images(splits), _sides(splits).values()
-    if len(images) > MOST_IMAGES:
+    sides = _sides(splits).values()
+    if sum(map(len, sides)) > MOST_IMAGES:
         return []
+    images = _images(splits)
     prints = np.concatenate([fingerprints(side.images) for side in sides])
     if too_dark(prints):
         return []
