@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
@@ -33,11 +34,8 @@ def canonical(config: RunSpec) -> RunSpec:
     >>> canonical(RunSpec("cifar10", "step", 100, method="mfw", options={"alpha": 5, "layer": "group2"})).options
     {}
     """
-    config = _usual_recipe(config)
-    settings = config.to_json()
-    key = tuple((name, _hashable(settings[name])) for name in settings if name not in ("run_dir", "data_dir", "seed"))
-    changes = _changes(key)
-    return replace(config, **changes)
+    settings = {**config.to_json(), "run_dir": None, "data_dir": None, "seed": 0}
+    return replace(config, **_changes(json.dumps(settings)))
 
 
 def unmeasured(config: RunSpec) -> RunSpec:
@@ -46,16 +44,9 @@ def unmeasured(config: RunSpec) -> RunSpec:
     return replace(config, **plain)
 
 
-def _usual_recipe(config: RunSpec) -> RunSpec:
-    """The recipe of the data set under the name of today; "paper" has always stood for it."""
-    usual: Any = _DEFAULTS["recipe"]
-    return replace(config, recipe=usual) if config.recipe == "paper" else config
-
-
 @cache
-def _changes(key: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
-    settings = {name: dict(value) if name == "options" else value for name, value in key}
-    config = RunSpec.from_json(settings)
+def _changes(settings: str) -> dict[str, Any]:
+    config = RunSpec.from_json(json.loads(settings))
     unset: dict[str, Any] = dict.fromkeys(CHANGES_OF_RECIPE)
     plain = recipe_of(replace(config, **unset))
     changes: dict[str, Any] = {n: None for n in CHANGES_OF_RECIPE if getattr(config, n) == getattr(plain, n)}
@@ -72,22 +63,14 @@ def _changes(key: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
 
 def _mfw_options(config: RunSpec, options: dict[str, Any]) -> dict[str, Any]:
     """Options of MFW without those whose default depends on the data, where they equal it."""
-    net = config.net or recipe_of(config).net
-    if options.get("layer") == _second_group(net):
-        options = _without(options, "layer")
-    if config.imbalance == "natural":
-        return options
-    kind = config.imbalance
-    if options.get("alpha") == usual_value("alpha", config.source, kind):
-        options = _without(options, "alpha")
-    counts = training_counts(config)
-    if counts is not None and ("std" in options or "beta" in options):
+    usual: dict[str, Any] = {"layer": _second_group(config.net or recipe_of(config).net)}
+    if (kind := config.imbalance) != "natural":
+        usual |= {"alpha": usual_value("alpha", config.source, kind), "beta": DEFAULT_BETA[kind]}
+        counts = training_counts(config) if {"std", "beta"} & set(options) else None
         own = options.get("std", "geometric"), options.get("beta", DEFAULT_BETA[kind])
-        if furthest_apart(counts, own, ("geometric", DEFAULT_BETA[kind])) < SAME_RUN:
-            return _without(options, "std", "beta")
-    if options.get("beta") == DEFAULT_BETA[kind]:
-        options = _without(options, "beta")
-    return options
+        if counts is not None and furthest_apart(counts, own, ("geometric", DEFAULT_BETA[kind])) < SAME_RUN:
+            usual |= {"std": own[0], "beta": own[1]}
+    return {name: value for name, value in options.items() if value != usual.get(name, ...)}
 
 
 @cache
@@ -96,22 +79,11 @@ def _second_group(net: str) -> str:
     return layers_of(net).second_group
 
 
-def _without(options: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if name not in names}
-
-
-def _hashable(value: Any) -> Any:
-    if isinstance(value, dict):
-        return tuple(sorted((name, _hashable(inner)) for name, inner in value.items()))
-    return tuple(map(_hashable, value)) if isinstance(value, list) else value
-
-
 def trained_as_today(options: Mapping[str, Any], recipe: Recipe, config: RunSpec) -> bool:
     """Whether options and recipe of a run are those that its settings stand for today.
 
     With an older version it may have been trained with other defaults; it is then not the run it looks like.
     """
-    config = _usual_recipe(config)
     try:
         usual = recipe_of(config)
         defaults = effective_options(config)
