@@ -81,6 +81,7 @@ def table_of(
     words: Collection[str] = (),
     measured: Collection[str] = (),
     note: str = "",
+    shared: tuple[tuple[str, str], ...] = (),
 ) -> Table:
     """A table of texts, and of cells where one is more than its text.
 
@@ -91,11 +92,12 @@ def table_of(
         words: columns of words, which stand left; if none is named, the first is one.
         measured: columns of statistics.
         note: below it.
+        shared: what all rows have in common.
     """
     left = words or [*headings][:1]
     columns = tuple(Column(name, text, name not in left, name in measured) for name, text in headings.items())
     cells = tuple(tuple(Cell(cell) if isinstance(cell, str) else cell for cell in row) for row in rows)
-    return Table(title, columns, cells, note)
+    return Table(title, columns, cells, note, shared)
 
 
 def measured_cell(statistic: Statistic | None, *, runs: int, best: bool = False) -> Cell:
