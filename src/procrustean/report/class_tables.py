@@ -35,17 +35,18 @@ def per_class(
     measured = {f"{label} {metric}": label for label in labels}
     values = [group.per_class(metric, selection) for group in groups]
     was_compared, images = any(choices(groups).values()), [group.data_seeds for group in groups]
-    rows = []
-    for index, described in enumerate(_class_cells(first, selection)):
-        statistics = [value[index] for value in values]
-        rows.append((*described, *measured_cells(statistics, groups, images, marked=not was_compared)))
+    cells = [
+        measured_cells(list(statistics), groups, images, marked=not was_compared)
+        for statistics in zip(*values, strict=True)
+    ]
+    rows = zip(_class_cells(first, selection), cells, strict=True)
     return table_of(
         f"Test {metric} per class in %, {SELECTIONS[selection]}: {data_text(first)}",
         COLUMNS | measured,
-        rows,
+        [(*described, *own) for described, own in rows],
         measured=measured,
         note=repeats_note(groups, "columns")
-        + (UNMARKED if was_compared else _about_bold(rows, "row"))
+        + (UNMARKED if was_compared else _about_bold(cells, "row"))
         + given_settings(groups, labels).remark,
         shared=(("data", data_text(first)),),
     )
