@@ -14,7 +14,7 @@ from procrustean.data import ImageSet, Splits
 from procrustean.data.fold_splits import NO_TEST
 from procrustean.data.likely_groups import LikelyGroups
 from procrustean.records import load_result
-from procrustean.report.look_alikes import likely_groups, look_alikes
+from procrustean.report.look_alikes import look_alikes, pictured_groups
 from procrustean.report.mistakes import ExampleFinder
 from procrustean.report.page_data import page_data
 
@@ -46,6 +46,12 @@ def test_the_most_alike_come_first_and_those_of_one_side_not_at_all(splits: Spli
     assert (pairs[0][0].pixels == splits.train.images[3]).all()
 
 
+def test_a_pile_of_copies_on_one_side_hides_none_of_the_other(splits: Splits) -> None:
+    pile = splits.train.subset([3] * 50)
+    pairs = look_alikes(replace(splits, train=pile))
+    assert [(one.side, other.file) for one, other in pairs] == [("training", "test/0.png")]
+
+
 def test_training_images_in_place_of_test_images_are_no_pairs(splits: Splits) -> None:
     assert look_alikes(replace(splits, test=splits.train, note=NO_TEST)) == []
 
@@ -56,9 +62,9 @@ def test_dark_images_are_not_told_apart(splits: Splits) -> None:
 
 
 def test_likely_groups_are_shown_by_some_of_their_images(splits: Splits) -> None:
-    assert likely_groups(splits) == []
+    assert pictured_groups(splits) == []
     of = {"train/0.png": "a", "train/2.png": "a", "test/3.png": "a", "train/5.png": "b", "gone.png": "b"}
-    found = likely_groups(replace(splits, likely=LikelyGroups("names that begin alike", of)))
+    found = pictured_groups(replace(splits, likely=LikelyGroups("names that begin alike", of)))
     assert [[one.file for one in group] for group in found] == [
         ["train/0.png", "train/2.png", "test/3.png"],
         ["train/5.png"],

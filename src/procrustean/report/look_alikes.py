@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
 
 #: Pairs and groups that are shown.
 SHOWN = 5
-#: More images are not compared for a page, and more of a group not with one another.
-MOST_IMAGES, MOST_OF_A_GROUP = 20_000, 100
+#: More images are not compared for a page, and of one group no more of a side.
+MOST_IMAGES, MOST_OF_A_GROUP = 20_000, 20
 
 
 @dataclass(frozen=True)
@@ -31,24 +32,24 @@ def look_alikes(splits: Splits) -> list[list[Pictured]]:
     """Of each group of near-duplicates the two on different sides that are most alike, the most alike of all first."""
     from procrustean.data.duplicates import fingerprints, near_duplicates, too_dark
 
-    sides = _sides(splits).values()
-    if sum(map(len, sides)) > MOST_IMAGES:
+    images, sides = _images(splits), _sides(splits).values()
+    if len(images) > MOST_IMAGES:
         return []
-    images = _images(splits)
     prints = np.concatenate([fingerprints(side.images) for side in sides])
+    side_of = np.repeat(np.arange(len(sides)), [len(side) for side in sides])
     if too_dark(prints):
         return []
     groups = near_duplicates(prints)
     order = np.argsort(groups, kind="stable")
     found: list[tuple[float, int, int]] = []
     for rows in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
-        rows = rows[:MOST_OF_A_GROUP]
-        pairs = [(a, b) for a in rows for b in rows if a < b and images[a].side != images[b].side]
+        parts = [rows[side_of[rows] == side][:MOST_OF_A_GROUP] for side in range(len(sides))]
+        pairs = [(a, b) for one, other in combinations(parts, 2) for a in one for b in other]
         found += sorted((float(np.abs(prints[a] - prints[b]).max()), a, b) for a, b in pairs)[:1]
     return [[images[a], images[b]] for _, a, b in sorted(found)[:SHOWN]]
 
 
-def likely_groups(splits: Splits) -> list[list[Pictured]]:
+def pictured_groups(splits: Splits) -> list[list[Pictured]]:
     """Some images of the first groups that nobody has named, but that names, times or numbers of files tell of."""
     if splits.likely is None:
         return []

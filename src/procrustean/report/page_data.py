@@ -18,7 +18,7 @@ from procrustean.report.class_tables import by_class, by_class_size, calibration
 from procrustean.report.comparison_table import HEADLINES, SELECTIONS, at_least_one, comparison
 from procrustean.report.curves import class_curves, gradient_layers, overall_curves, shown_percent
 from procrustean.report.findings import Rivals, verdicts_of
-from procrustean.report.look_alikes import Pictured, likely_groups, look_alikes
+from procrustean.report.look_alikes import Pictured, look_alikes, pictured_groups
 from procrustean.report.mistakes import ExampleFinder, Mistake, picture, summed_confusion, worst_confusions
 from procrustean.report.own_image_tables import intervals, trials_table
 from procrustean.report.run_settings import configuration, run_rows
@@ -176,7 +176,7 @@ def _alike(splits: Splits | None) -> list[dict[str, Any]]:
     likely = "" if splits.likely is None else splits.likely.how
     sets = {
         "Alike on two sides of a split: if they are the same, results are too good": look_alikes(splits),
-        f"Probably of one group, by {likely}: a group belongs on one side of a split": likely_groups(splits),
+        f"Probably of one group, by {likely}: a group belongs on one side of a split": pictured_groups(splits),
     }
     return [
         {"title": title, "sets": [[_pictured(image) for image in images] for images in alike]}

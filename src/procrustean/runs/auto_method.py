@@ -187,7 +187,7 @@ def _compare(
     for epochs in (round(share * whole) for share in SHORT_TRAININGS):
         if epochs < FEWEST_EPOCHS or len(left) <= FINALISTS:
             continue
-        reporter.say(f"{len(left)} candidates for {epochs} epochs each; the better half goes on")
+        reporter.say(f"{len(left)} candidates for {number_of(epochs, 'epoch')} each; the better half goes on")
         found = trials.of(left, epochs)
         _note(tried, found)
         ranked = sorted((each for each in found if each.is_finished), key=lambda each: (-each.last, -each.tail))
