@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from procrustean.base.console import can_show_bars, command_text, duration_text, write_result
+from procrustean.base.console import command_text, duration_text, write_result
 from procrustean.base.errors import ConfigError, DataError
 from procrustean.base.progress import make_reporter, reporting
 from procrustean.cli.outputs import check_folder
@@ -155,29 +155,23 @@ class Prepare:
             source = layout.fetch(root, reporter.say)
         if source is None:
             raise DataError(f"no --source received. {layout.obtain}\nThen: {layout.command}")
-        planned = plan(
-            layout,
-            source,
-            root=root,
-            lists=self.lists,
-            size=self.size,
-            resize=self.resize,
-            workers=self.workers,
-        )
+        size, workers = self.size, self.workers
+        planned = plan(layout, source, root=root, lists=self.lists, size=size, resize=self.resize, workers=workers)
         reporter.say(_estimate(planned))
         if self.dry_run:
             write_result("\n".join(told(planned.problems)) or "complete: every image that is expected is there")
             return 2 if planned.problems and self.on_bad_image == "error" else 0
         if not planned.target.exists():  # a complete one may be where nothing can be written
             check_folder(planned.target.parent, "--data-dir")
-        with _counted("decoding", reporter.say) as progress:
-            store = prepare(planned, on_bad_image=self.on_bad_image, say=reporter.say, progress=progress)
+        decoded = partial(reporter.reading, "decoding")
+        with closing(reporter):
+            store = prepare(planned, on_bad_image=self.on_bad_image, say=reporter.say, progress=decoded)
         counts = ", ".join(f"{count:,} {split}" for split, count in store.manifest["splits"].items())
-        size = ["--image-size", planned.size] if planned.size != layout.size else []
+        at = ["--image-size", planned.size] if planned.size != layout.size else []
         place = ["--data-dir", self.data_dir] if self.data_dir else []
         write_result(
             f"{layout.title}: {counts} images of {len(store.classes):,} classes, sha256 {store.digest[:16]}, in\n"
-            f"{store.path}\nTrain on it with: {command_text('train', layout.name, *size, *place)}"
+            f"{store.path}\nTrain on it with: {command_text('train', layout.name, *at, *place)}"
         )
         return 0
 
@@ -214,25 +208,3 @@ def _estimate(planned: Plan) -> str:
         f"({planned.free_gigabytes:.3g} GB free), about {duration_text(planned.seconds)} with {planned.workers} "
         f"process{'es' * (planned.workers > 1)}"
     )
-
-
-@contextmanager
-def _counted(what: str, say: Callable[[str], None]) -> Iterator[Callable[[int, int], None]]:
-    """Gives a function to call with the number done and the number in all."""
-    if can_show_bars():
-        from rich.console import Console
-        from rich.progress import Progress
-
-        with Progress(console=Console(stderr=True), transient=True) as bars:
-            task = bars.add_task(what)
-            yield lambda done, total: bars.update(task, completed=done, total=total)
-        return
-    told = 0
-
-    def say_tenths(done: int, total: int) -> None:
-        nonlocal told
-        if (tenths := 10 * done // total) > told:
-            told = tenths
-            say(f"{what}: {done:,} of {total:,} images")
-
-    yield say_tenths
