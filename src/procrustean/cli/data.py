@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from procrustean.base.console import command_text, duration_text, write_result
+from procrustean.base.console import command_text, duration_text, number_of, write_result
 from procrustean.base.errors import ConfigError, DataError
 from procrustean.base.progress import make_reporter, reporting
 from procrustean.cli.outputs import check_folder
@@ -205,6 +205,6 @@ def _estimate(planned: Plan) -> str:
     return (
         f"{planned.layout.title}: {planned.images:,} images of {len(planned.listing.classes):,} classes, "
         f"{planned.gigabytes:.3g} GB at {planned.size} x {planned.size} in {planned.target} "
-        f"({planned.free_gigabytes:.3g} GB free), about {duration_text(planned.seconds)} with {planned.workers} "
-        f"process{'es' * (planned.workers > 1)}"
+        f"({planned.free_gigabytes:.3g} GB free), about {duration_text(planned.seconds)} with "
+        f"{number_of(planned.workers, 'process')}"
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from procrustean.base.console import write_result
+from procrustean.base.console import number_of, write_result
 from procrustean.base.errors import ConfigError
 from procrustean.base.files import write_atomically
 from procrustean.base.progress import Reporter, reporting
@@ -156,7 +156,7 @@ def photographs_text(records: list[RunRecord]) -> str:
         f"{100 * whole:.1f} % of all.\n"
         f"With a correction for the class sizes (balanced softmax): {100 * corrected_rare:.0f} % and "
         f"{100 * corrected:.1f} %.\n"
-        f"Measured on photographs of other people, {runs} run{'s' * (runs > 1)} of each."
+        f"Measured on photographs of other people, {number_of(runs, 'run')} of each."
     )
 
 

@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from procrustean.base.console import notify, write_result
+from procrustean.base.console import notify, number_of, write_result
 from procrustean.base.errors import ConfigError, ProcrusteanError, RunError
 from procrustean.base.own_code import Kind, file_code, use_file
 from procrustean.records.finding_runs import CANDIDATES, CONFIG_FILE, RESULT_FILE, is_run, resume_command, runs_in
@@ -118,8 +118,9 @@ def distinct_runs(paths: Sequence[Path]) -> list[Path]:
             else:
                 records.append(run)
     if records:
-        results = "1 result" if len(records) == 1 else f"{len(records)} results"
-        notify(f"left out {results} without settings and weights of a run, for example {records[0]}")
+        notify(
+            f"left out {number_of(len(records), 'result')} without settings and weights of a run, for example {records[0]}"
+        )
     return list(distinct.values())
 
 

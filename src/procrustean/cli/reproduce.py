@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from procrustean.base.console import duration_text, notify, write_result
+from procrustean.base.console import duration_text, notify, number_of, write_result
 from procrustean.base.errors import ConfigError, RunError
 from procrustean.base.progress import make_reporter
 from procrustean.base.yaml_files import read_yaml
@@ -110,8 +110,9 @@ class Reproduce:
         if self.show:
             self._show(definitions, parts, store)
             if failed := len(store.failures()):
-                runs = "1 run" if failed == 1 else f"{failed} runs"
-                notify(f"{runs} failed in earlier calls; which, and why, is in {store.failures_file}")
+                notify(
+                    f"{number_of(failed, 'run')} failed in earlier calls; which, and why, is in {store.failures_file}"
+                )
             return 0
         return self._train(definitions, parts, store, began)
 

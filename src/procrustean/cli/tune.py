@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import tyro
 
-from procrustean.base.console import write_result
+from procrustean.base.console import number_of, write_result
 from procrustean.base.progress import reporting
 from procrustean.base.table_formats import Cell, Table, table_of
 from procrustean.cli.config_file import ConfigCommand, refuse_unnamed
@@ -118,7 +118,7 @@ class Tune(ConfigCommand):
             )
             lines = [suggested, *space_texts(space)]
         if self.final_seeds:
-            number = f"{self.final_seeds} training seed{'s' * (self.final_seeds > 1)}"
+            number = number_of(self.final_seeds, "training seed")
             lines.append(f"Then, with the best of them: all training images of {self.source}, hold_out 0, {number}")
         return "".join(f"# {line}\n" for line in lines)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from procrustean.base.console import duration_text
+from procrustean.base.console import duration_text, number_of
 from procrustean.base.table_formats import Table, table_of
 from procrustean.paper.definitions import Cell as Place
 from procrustean.paper.planning import Plan, PlannedRun, absent_data
@@ -52,9 +52,8 @@ def plan_text(plan: Plan, *, rate: float, width: int, machine: str) -> str:
     """What is left of the plan and what it comes to, and which runs have failed."""
     remaining = plan.remaining
     done, begun, failed = (len(plan.in_state(state)) for state in ("done", "begun", "failed"))
-    runs = f"{len(plan.runs)} run{'s' * (len(plan.runs) != 1)}"
     lines = [
-        f"{runs}: {done} done, {begun} begun, {len(plan.in_state('waiting'))} to do"
+        f"{number_of(len(plan.runs), 'run')}: {done} done, {begun} begun, {len(plan.in_state('waiting'))} to do"
         + (f", {failed} failed (--retry tries them again)" if failed else "")
     ]
     if remaining:
@@ -72,9 +71,7 @@ def _time_text(runs: Sequence[PlannedRun], *, rate: float, width: int, machine: 
 def _images_to_train_on(runs: Sequence[PlannedRun]) -> str:
     known = [round(run.images * run.to_do) for run in runs if run.images is not None]
     unknown = len(runs) - len(known)
-    guessed = (
-        f"{unknown} run{'s' * (unknown != 1)} on an unknown number of images, taken for {GUESSED_IMAGES:,} an epoch"
-    )
+    guessed = f"{number_of(unknown, 'run')} on an unknown number of images, taken for {GUESSED_IMAGES:,} an epoch"
     parts = [f"{images_text(sum(known))} images to train on"] * bool(known) + [guessed] * bool(unknown)
     return " and ".join(parts)
 
@@ -95,5 +92,5 @@ def blocked_lines(plan: Plan) -> list[str]:
     lines = []
     for reason, cells in plan.blocked.items():
         tables = ", ".join(dict.fromkeys(cell.table for cell in cells))
-        lines.append(f"left out: {len(cells)} cell{'s' * (len(cells) != 1)} of {tables}: {reason}")
+        lines.append(f"left out: {number_of(len(cells), 'cell')} of {tables}: {reason}")
     return lines

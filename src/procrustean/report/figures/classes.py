@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from procrustean.base.console import number_of
 from procrustean.base.errors import RunError
 from procrustean.records.groups import Group, group_results, split_by_data
 from procrustean.records.run_labels import data_text, distinct_labels
@@ -68,7 +69,7 @@ def classes(results: Sequence[Result]) -> Figure:
         for line in lines:
             _draw(panel, own, line, width=1.6 if len(lines) <= MOST_LEGEND_ENTRIES else 0.8)
         runs = len(group.results)
-        canvas.title(panel, label, f"{runs} seed{'s' if runs > 1 else ''}")
+        canvas.title(panel, label, number_of(runs, "seed"))
         canvas.axis_labels(panel, "epoch")
         canvas.whole_numbers(panel)
     for panel in panels[len(groups) :]:
