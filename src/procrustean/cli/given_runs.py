@@ -118,9 +118,8 @@ def distinct_runs(paths: Sequence[Path]) -> list[Path]:
             else:
                 records.append(run)
     if records:
-        notify(
-            f"left out {number_of(len(records), 'result')} without settings and weights of a run, for example {records[0]}"
-        )
+        results = number_of(len(records), "result")
+        notify(f"left out {results} without settings and weights of a run, for example {records[0]}")
     return list(distinct.values())
 
 
