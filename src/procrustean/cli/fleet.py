@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import tyro
 
@@ -29,7 +29,7 @@ class Fleet:
     Example: procrustean fleet experiments/cifar10-rho100.yaml --output runs/rho100
     """
 
-    grid: tyro.conf.Positional[Path]
+    grid: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="GRID")]
     """YAML file with base, runs and grid; see docs/fleet.md."""
     output: Path = Path("runs")
     """Folder below which each run gets its own."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from typing import get_args
+from typing import Annotated, get_args
 
 import tyro
 
@@ -12,13 +12,14 @@ from procrustean.base.console import write_result
 from procrustean.base.errors import ConfigError, did_you_mean
 from procrustean.base.own_code import file_code, pinned_name, plain_name, use_file
 from procrustean.base.table_formats import table_of
+from procrustean.cli.values import OptionalName
 
 
 @dataclass(frozen=True)
 class Methods:
     """List the training methods, or explain one."""
 
-    name: tyro.conf.Positional[str | None] = None
+    name: OptionalName = None
     """Method to explain, one of your own as FILE.py:NAME; without it all are listed."""
     check: bool = False
     """Try it on the digits, half a minute: whether it trains, repeats itself, and can be resumed and loaded."""
@@ -80,7 +81,7 @@ def _summary(name: str) -> str:
 class Nets:
     """List the networks, or show the groups of one."""
 
-    name: tyro.conf.Positional[str | None] = None
+    name: OptionalName = None
     """Network to show, timm:NAME, torchvision:NAME and one of your own, FILE.py:NAME, included; without it those of
     this library are listed."""
 
@@ -124,7 +125,7 @@ class Layers:
     Example: procrustean list layers torchvision:resnet50
     """
 
-    model: tyro.conf.Positional[str]
+    model: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="MODEL")]
     """Network of this library (resnet32), torchvision:NAME, timm:NAME; for your own FILE.py:NAME or
     package.module:factory, a function or class that is called without arguments."""
     size: int | None = None
@@ -159,7 +160,7 @@ class Layers:
 class Recipes:
     """List the training recipes, or show the numbers of one."""
 
-    name: tyro.conf.Positional[str | None] = None
+    name: OptionalName = None
     """Recipe to show; without it all are listed."""
 
     def run(self) -> int:

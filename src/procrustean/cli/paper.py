@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import tyro
 
@@ -26,7 +26,7 @@ class Claims:
     Example: procrustean paper claims results/analysis results/cifar10-rho100
     """
 
-    runs: tyro.conf.Positional[tuple[Path, ...]] = ()
+    runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="[RUN ...]")] = ()
     """Folders of runs, result files, or folders of either; it is said first how many of them count."""
     page: Path | None = None
     """Put the table, and the pictures in figures/analysis beside it, into this page, between its marks."""

@@ -21,10 +21,11 @@ from procrustean.base.errors import suggestion
 from procrustean.base.yaml_files import parse_yaml
 from procrustean.records.setting_types import VALUES_ALSO_CALLED
 
-#: Arguments of commands: a run, several of them, a source of images.
+#: Arguments of commands: a run, several of them, a source of images, a name that may be left out.
 RunArgument = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
 RunArguments = Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN [RUN ...]")]
 SourceArgument = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SOURCE")]
+OptionalName = Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="[NAME]")]
 #: Flags of several commands.
 Quiet = Annotated[bool, tyro.conf.arg(help="No progress.")]
 DataDir = Annotated[
