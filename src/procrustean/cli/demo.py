@@ -50,7 +50,6 @@ class Demo:
     quiet: Quiet = False
 
     def run(self) -> int:
-
         if self._seeds < 1:
             raise ConfigError(f"seeds = {self.seeds} received; the demo needs at least one run of each method")
         check_folder(self.output)

@@ -47,7 +47,6 @@ class Diagnose:
     quiet: Quiet = False
 
     def run(self) -> int:
-
         for method in self.method:
             use_file(method)
         places = self._places()

@@ -57,7 +57,6 @@ class Evaluate:
     """Print all metrics as JSON, for other programs; of one run."""
 
     def run(self) -> int:
-
         use_own_files(self.method, self.net)
         runs = distinct_runs(self.runs)
         if not runs:

@@ -21,7 +21,6 @@ def write_table(output: Path, text: str, inputs: Iterable[str | Path] = ()) -> N
 
 def write_text(output: Path, text: str) -> None:
     """Write a file as a whole, whatever there is."""
-
     write_atomically(output, text.encode("utf-8", errors="surrogateescape"), "choose another --output")
 
 
