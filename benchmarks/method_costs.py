@@ -21,7 +21,7 @@ from procrustean.base.own_code import use_file
 from procrustean.base.table_formats import Table
 from procrustean.data.imbalance import meta_set
 from procrustean.engine.device import own_stream
-from procrustean.engine.prepared import Prepared
+from procrustean.engine.prepared_run import Prepared
 from procrustean.engine.stage_order import begin_stage, reshape_for, stage_epochs
 from procrustean.engine.stage_training import MetaImages, StageRun
 from procrustean.methods.make import METHODS

@@ -24,7 +24,7 @@ from plain_loop import measure_peer
 from procrustean.base.table_formats import Table
 from procrustean.engine.device import own_stream
 from procrustean.engine.engines import Engine, choose_engine
-from procrustean.engine.prepared import Prepared
+from procrustean.engine.prepared_run import Prepared
 from procrustean.engine.stage_training import StageRun
 from procrustean.records.run_spec import RunSpec
 from procrustean.runs.preparing import prepare

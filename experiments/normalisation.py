@@ -29,7 +29,7 @@ from procrustean.base import ProcrusteanError, make_reporter
 from procrustean.base.json_files import to_plain
 from procrustean.base.yaml_files import read_yaml
 from procrustean.data import Splits, load_source
-from procrustean.engine.evaluate import evaluate_net, recompute_statistics
+from procrustean.engine.evaluation import evaluate_net, recompute_statistics
 from procrustean.nets import Classifier
 from procrustean.records import RunSpec
 from procrustean.records.checkpoints import write_atomically

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from procrustean.balance import MFW, attachments, blend
-from procrustean.balance.mfw import Attachment
+from procrustean.balance.mfw_module import Attachment
 from procrustean.base import ConfigError, DataError, LayerError
 from procrustean.nets import build_net
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from procrustean.base import console
 from procrustean.cli import main
 from procrustean.report.figures import canvas
 
@@ -371,7 +370,7 @@ def test_which_runs_count_is_said_before_the_claims(
 ) -> None:
     said: list[str] = []
     for name in ("notify", "write_result"):
-        monkeypatch.setattr(console, name, lambda text: said.append(str(text)))
+        monkeypatch.setattr(f"procrustean.cli.paper.{name}", lambda text: said.append(str(text)))
     assert call("paper", "claims", *runs).code == 0
     assert said[0].startswith("2 runs were read, of which 0 count: the claims are about CIFAR-10 at ratio 100")
     assert "not measured yet" in said[1]

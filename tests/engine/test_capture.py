@@ -18,7 +18,7 @@ from procrustean.base.progress import Reporter
 from procrustean.data import Splits
 from procrustean.engine.device import Placement
 from procrustean.engine.engines import EagerRunner, Engine, GraphRunner, choose_engine
-from procrustean.engine.prepared import (
+from procrustean.engine.prepared_run import (
     Prepared,
 )
 from procrustean.engine.step import TrainStep

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from procrustean import fit
 from procrustean.base import ConfigError
 from procrustean.data import ImageSet, Splits, build, select
-from procrustean.data.sets.table import known
-from procrustean.engine import evaluate
-from procrustean.engine.evaluate import class_totals, confusion, metrics_of
+from procrustean.data.sets.data_set_table import known
+from procrustean.engine import evaluation
+from procrustean.engine.evaluation import class_totals, confusion, metrics_of
 
 Batches = list[tuple[torch.Tensor, torch.Tensor]]
 
@@ -36,14 +36,14 @@ def test_totals_are_those_of_the_confusion_matrix(classes: int, monkeypatch: pyt
     assert totals.tolist() == [matrix.diagonal().tolist(), matrix.sum(1).tolist(), matrix.sum(0).tolist()]
     assert int(top5) == int(top5_again)
     whole = metrics_of(batches, counts)
-    monkeypatch.setattr(evaluate, "LARGEST_STORED_CONFUSION", classes - 1)
+    monkeypatch.setattr(evaluation, "LARGEST_STORED_CONFUSION", classes - 1)
     without = metrics_of(batches, counts)
     assert whole.confusion is not None
     assert without == replace(whole, confusion=None)
 
 
 def test_as_many_classes_as_inaturalist_take_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluate, "confusion", lambda *arguments: pytest.fail("a matrix of classes by classes"))
+    monkeypatch.setattr(evaluation, "confusion", lambda *arguments: pytest.fail("a matrix of classes by classes"))
     counts = known("inaturalist18").counts["train"]
     labels = torch.arange(8142).repeat(1)
     scores = torch.zeros(8142, 1).expand(-1, 8142)

@@ -15,7 +15,7 @@ from torch import Tensor
 from procrustean.balance import Clock
 from procrustean.base import ConfigError, RunError, Stream
 from procrustean.data import ImageSet, Splits
-from procrustean.engine.evaluate import evaluation_batch
+from procrustean.engine.evaluation import evaluation_batch
 from procrustean.engine.images import ImageStore
 from procrustean.engine.probes import Probe, Probing, chosen_per_class, default_spacing
 from procrustean.engine.stored_features import kept_epochs, load_features

@@ -14,7 +14,7 @@ import torch
 from procrustean.balance.batch_statistics import batch_norms
 from procrustean.base import ConfigError
 from procrustean.data import Splits
-from procrustean.engine.evaluate import recompute_statistics
+from procrustean.engine.evaluation import recompute_statistics
 from procrustean.runs import evaluate, fit, load_run
 from procrustean.runs.train_api import FinishedRun
 

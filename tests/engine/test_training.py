@@ -24,8 +24,8 @@ from procrustean.base.errors import CannotWrite, Diverged
 from procrustean.base.progress import Reporter
 from procrustean.data import ImageSet, Splits, recipe_for
 from procrustean.engine import training
-from procrustean.engine.evaluate import evaluate_net
-from procrustean.engine.prepared import (
+from procrustean.engine.evaluation import evaluate_net
+from procrustean.engine.prepared_run import (
     Prepared,
 )
 from procrustean.engine.stage_order import stage_epochs
@@ -921,5 +921,5 @@ def test_a_stage_cannot_change_what_is_the_same_in_all(change: str) -> None:
 
 
 def test_too_few_epochs_for_the_stages(two_stage: str, splits: Splits, run_settings: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="1 epochs received for 2 stages"):
+    with pytest.raises(ConfigError, match="1 epoch received for 2 stages"):
         fit(splits, **{**run_settings, "method": two_stage, "epochs": 1})

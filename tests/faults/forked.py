@@ -20,7 +20,7 @@ _CONTEXT.set_forkserver_preload(
         "forked",
         "procrustean.cli.commands",
         "procrustean.data.npz",
-        "procrustean.balance.mfw",
+        "procrustean.balance.mfw_module",
         "procrustean.runs.many_runs",
         "procrustean.report.comparison_table",
         "torch._dynamo",  # which torch imports when a network is first trained

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from procrustean.balance import MFW, Batch, Classify, Clock, Problem, effective_number
-from procrustean.balance.mfw import DEFAULT_BETA
+from procrustean.balance.mfw_module import DEFAULT_BETA
 from procrustean.balance.mixing import inverse_permutation
 from procrustean.base import ConfigError
 from procrustean.methods import make_method

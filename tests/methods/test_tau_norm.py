@@ -12,7 +12,7 @@ from torch import Tensor
 from procrustean.balance import Problem
 from procrustean.base import ConfigError
 from procrustean.methods import Method, make_method
-from procrustean.methods.base import Judge
+from procrustean.methods.method import Judge
 from procrustean.methods.tau_norm import GRID
 from procrustean.nets import Classifier, build_net
 from procrustean.nets.heads import CosineHead

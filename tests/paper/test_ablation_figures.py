@@ -71,7 +71,7 @@ def test_beta_is_drawn_under_both_standard_deviations(ablation: Callable[..., li
     values = ["0.01", "0.1", "1", "5"]  # the first is a default, of which the next has the strengths
     assert [text.get_text() for text in weights.get_legend().get_texts()] == [f"β = {value}" for value in values]
     assert [label.get_text() for label in accuracy.get_xticklabels()] == values
-    from procrustean.balance.mfw import strength_of
+    from procrustean.balance.mfw_module import strength_of
 
     assert weights.lines[2].get_ydata() == pytest.approx(strength_of((500, 100, 20, 5), beta=1.0))
     assert len(accuracy.containers) == 2

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from procrustean.balance.mfw import strength_of
+from procrustean.balance.mfw_module import strength_of
 from procrustean.base import ConfigError
 from procrustean.paper import Cell, Definitions, Part, check_cell, paper_definitions, read_definitions
 from procrustean.paper.toy import METHODS, SETTING

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from procrustean.records import RunSpec
-from procrustean.records.names import differences
+from procrustean.records.run_labels import differences
 
 
 def test_settings_that_differ_are_named() -> None:

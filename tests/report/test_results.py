@@ -13,7 +13,7 @@ from procrustean.base import RunError
 from procrustean.base.json_files import to_plain
 from procrustean.records import group_results, load_result
 from procrustean.records.groups import split_by_data, summarise
-from procrustean.records.names import data_text, distinct_labels
+from procrustean.records.run_labels import data_text, distinct_labels
 from procrustean.records.run_record import Result, RunRecord
 
 Make = Callable[..., Result]

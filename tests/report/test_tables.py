@@ -18,7 +18,7 @@ from procrustean.base.json_files import typed_json
 from procrustean.base.table_formats import Cell, Column, Statistic, Table, to_csv, to_latex, to_rich
 from procrustean.records import RunSpec, group_results, load_result
 from procrustean.records.groups import Group
-from procrustean.records.names import data_text
+from procrustean.records.run_labels import data_text
 from procrustean.records.run_record import Result
 from procrustean.records.several_runs import Compared, Comparison
 from procrustean.report import comparison, to_markdown

@@ -15,7 +15,7 @@ from procrustean.balance import effective_number
 from procrustean.balance.weights import FixedWeights
 from procrustean.base.progress import Reporter
 from procrustean.data import ImageSet, Splits
-from procrustean.engine.prepared import Prepared
+from procrustean.engine.prepared_run import Prepared
 from procrustean.methods import make as methods
 from procrustean.records import RunSpec
 from procrustean.runs import auto_method as auto
@@ -205,7 +205,7 @@ def test_without_progress_findings_are_warnings(
 
 def test_evaluation_uses_no_weights(tmp_path: Path) -> None:
     """Class weights belong to the training loss: the metrics of a network do not depend on the method."""
-    from procrustean.engine.evaluate import evaluate_net
+    from procrustean.engine.evaluation import evaluate_net
     from procrustean.engine.images import ImageStore
 
     plain, weighted = prepared(method="erm"), prepared(method="class_balanced")

@@ -47,12 +47,12 @@ RESTRICTED = {
         "deploy/export_formats.py": "reads back what this process has just written, in a folder of its own"
     },
     "importlib.import_module": {
-        "data/sets/table.py": "names of this package",
+        "data/sets/data_set_table.py": "names of this package",
         "cli/doctor.py": "names of a list in the file",
         "deploy/export_formats.py": "names of a list in the file",
         "methods/make.py": "names of this package",
         "nets/foreign.py": "names of a list in the file",
-        "nets/table.py": "names of this package",
+        "nets/net_table.py": "names of this package",
         "nets/own_net.py": "what a user has typed as the place of his own code, never what a file names",
         "report/figures/draw.py": "names of this package",
         "runs/loggers.py": "one of the three tools that --log takes",

@@ -15,8 +15,8 @@ from .losses import LogitAdjusted as LogitAdjusted
 from .losses import Loss as Loss
 from .losses import scale_of_scores as scale_of_scores
 from .losses import shifts_scores as shifts_scores
-from .mfw import MFW as MFW
 from .mfw_attach import attachments as attachments
+from .mfw_module import MFW as MFW
 from .mixing import Mix as Mix
 from .mixing import beta_quantiles as beta_quantiles
 from .mixing import blend as blend

@@ -16,8 +16,8 @@ from typing import Any
 from torch import Tensor
 
 from procrustean.balance.counting import label_of
-from procrustean.balance.mfw import MFW
 from procrustean.balance.mfw_attach import Attachment
+from procrustean.balance.mfw_module import MFW
 from procrustean.base.errors import ConfigError, DataError
 from procrustean.base.optional_libraries import installing, why_not_imported
 

@@ -16,7 +16,7 @@ from procrustean.balance.mixing import Mix, MixPoint, feature_of
 from procrustean.base.errors import LayerError
 
 if TYPE_CHECKING:
-    from procrustean.balance.mfw import MFW
+    from procrustean.balance.mfw_module import MFW
 
 
 def recomputes() -> bool:

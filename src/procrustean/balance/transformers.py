@@ -12,8 +12,8 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor
 
-from procrustean.balance.mfw import MFW
 from procrustean.balance.mfw_attach import Attachment
+from procrustean.balance.mfw_module import MFW
 from procrustean.balance.weights import DRW, global_mean
 from procrustean.base.errors import ConfigError, LayerError
 from procrustean.base.optional_libraries import installing, why_not_imported

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TextIO, cast
 
 from msgspec.structs import replace
 
-from procrustean.base.console import ProgressStream, can_show_bars, duration_text, print_wrapped
+from procrustean.base.console import ProgressStream, can_show_bars, duration_text, number_of, print_wrapped
 from procrustean.base.epochs import EpochRecord, progress_texts, result_text
 from procrustean.base.escaping import printable
 
@@ -132,7 +132,7 @@ class PlainReporter(_Shown):
         now = self._last_line = self._clock()
         self._runs[name] = _PlainRun(epochs, first_epoch, now, first_epoch, now, now)
         going_on = f", going on after {first_epoch}" if first_epoch else ""
-        self.say(f"{name}: {epochs} epoch{'s' * (epochs != 1)}{going_on}")
+        self.say(f"{name}: {number_of(epochs, 'epoch')}{going_on}")
 
     def within_epoch(self, name: str, epoch: int, share: float) -> None:
         run, now = self._runs.get(name), self._clock()

@@ -15,8 +15,8 @@ from procrustean.balance.metrics import Metrics
 from procrustean.base.errors import ConfigError
 from procrustean.base.own_code import plain_name
 from procrustean.data.imageset import Splits
-from procrustean.engine.evaluate import Scored, metrics_of, scored
-from procrustean.engine.prepared import Prepared
+from procrustean.engine.evaluation import Scored, metrics_of, scored
+from procrustean.engine.prepared_run import Prepared
 from procrustean.nets.classifier import Classifier
 from procrustean.runs.existing_runs import load_run
 from procrustean.runs.lint import corrections

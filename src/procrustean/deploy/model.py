@@ -20,8 +20,8 @@ from procrustean.data.imageset import Images
 from procrustean.data.recipe import Tune
 from procrustean.engine.probabilities import Calibration, Prior, Scores
 from procrustean.engine.stage_order import reshape_for
-from procrustean.methods.base import Method
 from procrustean.methods.make import make_method
+from procrustean.methods.method import Method
 from procrustean.nets.build import build_net, layers_of
 from procrustean.nets.classifier import Backbone, Classifier, FeatureLayers
 from procrustean.runs.torch_settings import undisturbed

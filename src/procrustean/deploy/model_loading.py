@@ -15,7 +15,7 @@ from procrustean.base.json_files import FORMAT, read_typed
 from procrustean.data.recipes import data_set
 from procrustean.deploy.model import Model, ModelSpec, method_of
 from procrustean.engine.class_priors import prior_of
-from procrustean.engine.prepared import (
+from procrustean.engine.prepared_run import (
     known_source,
 )
 from procrustean.engine.probabilities import Calibration, Labels, Prior, Scores, uncalibrated

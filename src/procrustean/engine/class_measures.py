@@ -15,7 +15,7 @@ from procrustean.balance.class_tensors import check_label_range, widened
 from procrustean.balance.layer_trace import kept_modes
 from procrustean.balance.layers import find_layer
 from procrustean.balance.losses import CrossEntropy
-from procrustean.balance.mfw import MFW
+from procrustean.balance.mfw_module import MFW
 from procrustean.balance.mixing import Mix, MixPoint
 from procrustean.base.errors import DataError, LayerError
 

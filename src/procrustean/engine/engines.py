@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from procrustean.base.errors import ConfigError
 from procrustean.engine.device import Placement
 from procrustean.engine.step import TrainStep
-from procrustean.methods.base import Method
+from procrustean.methods.method import Method
 from procrustean.nets.blocks import FusableUnit
 from procrustean.nets.own_net import OwnBackbone
 

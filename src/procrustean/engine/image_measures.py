@@ -19,7 +19,7 @@ from procrustean.data.imageset import ImageSet, positions_by_class
 from procrustean.data.sources import is_named
 from procrustean.engine.frozen_features import FeatureStores
 from procrustean.engine.image_stores import ImageStores
-from procrustean.engine.prepared import Prepared
+from procrustean.engine.prepared_run import Prepared
 from procrustean.engine.probabilities import Calibration, uncalibrated
 from procrustean.engine.stored_calibration import scores_of
 from procrustean.nets.classifier import Classifier

@@ -32,9 +32,9 @@ from procrustean.records.run_record import (
 
 if TYPE_CHECKING:
     from procrustean.data.imbalance import MetaSet
-    from procrustean.engine.prepared import Prepared
+    from procrustean.engine.prepared_run import Prepared
     from procrustean.engine.training import Training
-    from procrustean.methods.base import Method
+    from procrustean.methods.method import Method
 
 #: Parts of the identity that the method decides.
 OF_THE_METHOD = ("method", "options", "stages", "plain_network")

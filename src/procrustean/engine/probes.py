@@ -22,11 +22,11 @@ from procrustean.base.random_numbers import Stream, torch_seed
 from procrustean.data.epoch_plan import sampled
 from procrustean.data.imageset import positions_by_class
 from procrustean.engine.class_measures import classification_ratio, feature_deviation, gradient_norms_at, mean_per_class
-from procrustean.engine.evaluate import evaluation_batch, evaluation_mode
+from procrustean.engine.evaluation import evaluation_batch, evaluation_mode
 from procrustean.engine.image_stores import AnyImages
 from procrustean.engine.step import precision
 from procrustean.engine.stored_features import features_file
-from procrustean.methods.base import Stage
+from procrustean.methods.method import Stage
 from procrustean.nets.classifier import Classifier
 from procrustean.records.run_folder import RunFolder
 

@@ -29,7 +29,7 @@ from procrustean.engine.optimizer import (
 )
 from procrustean.engine.step import StepImages, StepInputs, TrainStep, precision
 from procrustean.engine.streaming import BatchFeed, StreamedImages
-from procrustean.methods.base import Stage
+from procrustean.methods.method import Stage
 from procrustean.nets.blocks import use_fused_kernels
 from procrustean.nets.classifier import Classifier
 from procrustean.records.checkpoints import check_tensors

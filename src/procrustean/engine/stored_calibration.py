@@ -12,10 +12,10 @@ from safetensors.numpy import load_file
 from procrustean.balance.losses import scale_of_scores, shifts_scores
 from procrustean.base.errors import DataError, RunError
 from procrustean.data.imageset import ImageSet
-from procrustean.engine.evaluate import scored
+from procrustean.engine.evaluation import scored
 from procrustean.engine.frozen_features import FeatureStores
 from procrustean.engine.image_stores import ImageStores
-from procrustean.engine.prepared import Prepared
+from procrustean.engine.prepared_run import Prepared
 from procrustean.engine.probabilities import (
     Calibration,
     Labels,

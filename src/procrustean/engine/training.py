@@ -19,8 +19,8 @@ from procrustean.base.errors import Diverged, RunError
 from procrustean.base.json_files import to_plain, to_typed
 from procrustean.base.progress import Reporter
 from procrustean.data.imbalance import meta_set
-from procrustean.engine.evaluate import evaluate_net
-from procrustean.engine.prepared import Prepared
+from procrustean.engine.evaluation import evaluate_net
+from procrustean.engine.prepared_run import Prepared
 from procrustean.engine.probes import Probe, Probing, default_spacing
 from procrustean.engine.side_by_side import Pace
 from procrustean.engine.stage_order import begin_stage, finished, reshape_for, stage_epochs

@@ -1,11 +1,11 @@
-from .base import Method as Method
-from .base import Stage as Stage
 from .class_balanced import ClassBalanced as ClassBalanced
 from .make import METHODS as METHODS
 from .make import checked_options as checked_options
 from .make import factory as factory
 from .make import make_method as make_method
 from .make import option_defaults as option_defaults
+from .method import Method as Method
+from .method import Stage as Stage
 from .own_method import check_parts as check_parts
 from .own_method import check_scale as check_scale
 from .seql import SEQL as SEQL

@@ -14,7 +14,7 @@ from procrustean.balance.objectives import Objective
 from procrustean.balance.samplers import reversed_frequency
 from procrustean.balance.types import Batch, Clock, Problem
 from procrustean.data.recipes import published
-from procrustean.methods.base import Method, Stage
+from procrustean.methods.method import Method, Stage
 from procrustean.nets.bilateral import BilateralBackbone
 from procrustean.nets.classifier import Classifier
 

@@ -7,7 +7,7 @@ from procrustean.balance.objectives import Classify
 from procrustean.balance.types import Problem
 from procrustean.balance.weights import deferred
 from procrustean.data.recipes import ldam_recipe
-from procrustean.methods.base import Method, Stage
+from procrustean.methods.method import Method, Stage
 
 
 def cdt(problem: Problem, *, gamma: float | None = None, drw: bool = False) -> Method:

@@ -14,7 +14,7 @@ from procrustean.balance.types import Problem
 from procrustean.balance.weights import DeferredWeights, FixedWeights, effective_number
 from procrustean.base.errors import ConfigError, one_of
 from procrustean.data.recipes import ldam_recipe
-from procrustean.methods.base import Method, Stage
+from procrustean.methods.method import Method, Stage
 from procrustean.nets.heads import SigmoidHead
 
 Form = Literal["softmax", "sigmoid", "focal"]

@@ -15,7 +15,7 @@ from procrustean.balance.types import Batch, Clock, Problem
 from procrustean.balance.weights import deferred
 from procrustean.base.errors import ConfigError
 from procrustean.data.recipes import ldam_schedule, published
-from procrustean.methods.base import Method, Stage
+from procrustean.methods.method import Method, Stage
 
 #: Epochs without pasting at the beginning and at the end.
 FIRST, LAST = 4, 3

@@ -14,7 +14,7 @@ from procrustean.balance.objectives import Classify
 from procrustean.balance.types import Problem
 from procrustean.base.errors import ConfigError
 from procrustean.data.recipes import decoupling_recipes, published
-from procrustean.methods.base import Method, Stage
+from procrustean.methods.method import Method, Stage
 from procrustean.nets.bilateral import BilateralBackbone
 from procrustean.nets.classifier import Classifier
 

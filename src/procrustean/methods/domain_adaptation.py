@@ -13,8 +13,8 @@ from procrustean.balance.weights import effective_number
 from procrustean.base.epochs import whole_epochs
 from procrustean.base.errors import ConfigError
 from procrustean.data.recipes import published
-from procrustean.methods.base import Method, Stage
 from procrustean.methods.lookahead import effects
+from procrustean.methods.method import Method, Stage
 
 
 class ConditionalWeights(Objective):

@@ -7,7 +7,7 @@ from procrustean.balance.objectives import Classify
 from procrustean.balance.types import Problem
 from procrustean.balance.weights import deferred
 from procrustean.data.recipes import ldam_schedule, nearest_published, published
-from procrustean.methods.base import Method, Stage
+from procrustean.methods.method import Method, Stage
 
 #: (head, tail) by the ratio of the largest to the smallest class.
 PUBLISHED = {

@@ -8,7 +8,7 @@ from procrustean.balance.losses import LogitAdjusted
 from procrustean.balance.objectives import Classify
 from procrustean.balance.types import Problem
 from procrustean.data.recipes import ldam_schedule, published
-from procrustean.methods.base import Method, Stage
+from procrustean.methods.method import Method, Stage
 
 #: The published code trains for 120,000 steps, which it counts in epochs: warm-up, three drops, end.
 SCHEDULES = {"cifar10": (20, (604, 926, 1128), 1241), "cifar100": (22, (691, 1059, 1290), 1419)}

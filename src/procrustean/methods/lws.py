@@ -8,7 +8,7 @@ from procrustean.balance.objectives import Classify
 from procrustean.balance.samplers import class_aware
 from procrustean.balance.types import Problem
 from procrustean.data.recipes import decoupling
-from procrustean.methods.base import Method, Stage
+from procrustean.methods.method import Method, Stage
 from procrustean.nets.heads import with_scales
 
 

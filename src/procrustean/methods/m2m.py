@@ -18,7 +18,7 @@ from procrustean.base.epochs import whole_epochs
 from procrustean.base.errors import ConfigError
 from procrustean.base.random_numbers import scrambled
 from procrustean.data.recipes import PAPER, ldam_schedule, published
-from procrustean.methods.base import Method, Stage
+from procrustean.methods.method import Method, Stage
 from procrustean.nets.build import restart
 from procrustean.nets.classifier import Classifier
 from procrustean.nets.heads import CosineHead

@@ -1,7 +1,7 @@
 """How a method is made from its name and options.
 
-Adding a method is one file in this folder and one line in METHODS, the table in `procrustean.methods.table`. Methods of
-a user's own files are in neither: they are named FILE.py:NAME.
+Adding a method is one file in this folder and one line in METHODS, the table in `procrustean.methods.method_table`.
+Methods of a user's own files are in neither: they are named FILE.py:NAME.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import msgspec
 from procrustean.balance.types import Problem
 from procrustean.base.errors import ConfigError, did_you_mean
 from procrustean.base.own_code import file_code, plain_name
-from procrustean.methods.base import Method
-from procrustean.methods.table import METHODS as METHODS
-from procrustean.methods.table import Entry as Entry
+from procrustean.methods.method import Method
+from procrustean.methods.method_table import METHODS as METHODS
+from procrustean.methods.method_table import Entry as Entry
 
 
 def entry(name: str) -> Entry:

@@ -12,7 +12,7 @@ from procrustean.balance.types import Batch, Problem
 from procrustean.balance.weights import deferred
 from procrustean.base.errors import ConfigError
 from procrustean.data.recipes import ldam_schedule, published
-from procrustean.methods.base import Method, Stage
+from procrustean.methods.method import Method, Stage
 
 
 class LayerMixing(Mixer):

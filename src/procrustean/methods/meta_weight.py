@@ -10,8 +10,8 @@ from procrustean.balance.objectives import Objective
 from procrustean.balance.samplers import in_turn
 from procrustean.balance.types import Batch, Clock, Problem
 from procrustean.data.recipes import published
-from procrustean.methods.base import Method, Stage
 from procrustean.methods.lookahead import effects
+from procrustean.methods.method import Method, Stage
 from procrustean.nets.classifier import Classifier
 
 #: SGD of the weighting network.

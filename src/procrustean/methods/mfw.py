@@ -9,13 +9,13 @@ import torch
 
 from procrustean.balance.count_facts import Spread
 from procrustean.balance.metrics import class_groups
-from procrustean.balance.mfw import DEFAULT_ALPHA, DEFAULT_BETA, MFW, strength_of
+from procrustean.balance.mfw_module import DEFAULT_ALPHA, DEFAULT_BETA, MFW, strength_of
 from procrustean.balance.mixing import Mix
 from procrustean.balance.objectives import Classify, Mixer, Mixture, Reduction
 from procrustean.balance.types import Batch, Clock, Problem
 from procrustean.balance.weights import DeferredWeights, deferred
 from procrustean.base.errors import ConfigError
-from procrustean.methods.base import Method, Stage
+from procrustean.methods.method import Method, Stage
 
 #: Best alpha of the paper's table where it differs from the general default: long-tailed CIFAR-100.
 ALPHA = {("cifar100", "long_tailed"): 0.2}

@@ -9,8 +9,8 @@ from procrustean.balance.objectives import Classify
 from procrustean.balance.samplers import class_aware
 from procrustean.balance.types import Problem
 from procrustean.data.recipes import ldam_schedule, nearest_published, published
-from procrustean.methods.base import Method, Stage
 from procrustean.methods.label_aware_smoothing import PUBLISHED
+from procrustean.methods.method import Method, Stage
 from procrustean.methods.mixup import ImageMixing
 from procrustean.nets.heads import with_scales
 

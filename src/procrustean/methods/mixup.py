@@ -11,7 +11,7 @@ from procrustean.balance.objectives import Classify, Mixer, Mixture, Reduction
 from procrustean.balance.types import Batch, Problem
 from procrustean.balance.weights import deferred
 from procrustean.data.recipes import ldam_schedule, published
-from procrustean.methods.base import Method, Stage
+from procrustean.methods.method import Method, Stage
 
 
 class ImageMixing(Mixer):

@@ -15,7 +15,7 @@ from procrustean.balance.objectives import Classify, Objective
 from procrustean.balance.samplers import class_aware
 from procrustean.balance.types import Batch, Clock, Problem
 from procrustean.data.recipes import PAPER, decoupling_recipes, is_large, ldam_schedule, published
-from procrustean.methods.base import CleanBatches, Method, Stage
+from procrustean.methods.method import CleanBatches, Method, Stage
 from procrustean.nets.classifier import Backbone, Classifier, check_chain
 
 #: Epochs of the two stages: on ImageNet-LT as published, and elsewhere. Nothing is published for CIFAR, where 30 epochs

@@ -20,7 +20,7 @@ from procrustean.balance.types import Batch, Problem
 from procrustean.base.errors import ConfigError, ProcrusteanError
 from procrustean.base.own_code import FileCode, code_name, error_in, named_code, object_in_file
 from procrustean.data.recipes import OWN_IMAGES, RECIPES
-from procrustean.methods.base import Method, Stage, check_shares
+from procrustean.methods.method import Method, Stage, check_shares
 
 #: What a stage says in plain values.
 PLAIN = {

@@ -15,7 +15,7 @@ from procrustean.balance.types import Problem
 from procrustean.balance.weights import deferred
 from procrustean.base.errors import ConfigError
 from procrustean.data.recipes import label_mixing_recipe
-from procrustean.methods.base import Method, Stage
+from procrustean.methods.method import Method, Stage
 from procrustean.methods.mixup import ImageMixing
 
 

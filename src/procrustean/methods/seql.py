@@ -15,7 +15,7 @@ from procrustean.balance.types import Problem
 from procrustean.balance.weights import deferred
 from procrustean.base.errors import ConfigError, DataError
 from procrustean.data.recipes import ldam_schedule, published
-from procrustean.methods.base import Method, Stage
+from procrustean.methods.method import Method, Stage
 
 #: Where the publication's threshold is not half the share of an average class.
 LAM = {"imagenet-lt": 4.3e-4}

@@ -12,7 +12,7 @@ from procrustean.balance.objectives import Classify
 from procrustean.balance.types import Problem
 from procrustean.base.errors import ConfigError
 from procrustean.data.recipes import decoupling_recipes, ldam_schedule, published
-from procrustean.methods.base import Judge, Method, Stage
+from procrustean.methods.method import Judge, Method, Stage
 from procrustean.nets.classifier import Classifier
 
 #: What tau is chosen from; of equally good ones the smallest, which changes least.

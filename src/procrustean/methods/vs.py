@@ -6,7 +6,7 @@ from procrustean.balance.losses import VS
 from procrustean.balance.objectives import Classify
 from procrustean.balance.types import Problem
 from procrustean.data.recipes import ldam_schedule, published
-from procrustean.methods.base import Method, Stage
+from procrustean.methods.method import Method, Stage
 
 
 def vs(problem: Problem, *, gamma: float = 0.2, tau: float = 1.2) -> Method:

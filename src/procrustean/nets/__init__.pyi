@@ -5,5 +5,5 @@ from .classifier import Backbone as Backbone
 from .classifier import Classifier as Classifier
 from .classifier import check_scores as check_scores
 from .heads import CosineHead as CosineHead
+from .net_table import NETS as NETS
 from .own_net import use_net as use_net
-from .table import NETS as NETS

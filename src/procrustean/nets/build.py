@@ -16,10 +16,10 @@ from procrustean.nets.adapters import add_adapter
 from procrustean.nets.classifier import Backbone, Classifier
 from procrustean.nets.foreign import check_foreign, foreign_backbone, whole_model
 from procrustean.nets.hugging_face import check_hugging_face, hugging_face_backbone, whole_hugging_face
+from procrustean.nets.net_table import NETS
 from procrustean.nets.noise import Noise
 from procrustean.nets.own_net import check_own, is_own, module_factory, own_backbone, own_model
 from procrustean.nets.published import HUB
-from procrustean.nets.table import NETS
 
 if TYPE_CHECKING:
     from procrustean.nets.pretrained import Pretrained

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from procrustean.nets.classifier import Backbone
-from procrustean.nets.table import NETS
+from procrustean.nets.net_table import NETS
 
 #: Width of the narrow feature.
 FEATURES = 2

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec.structs import asdict
 
 from procrustean.base.errors import RunError
-from procrustean.data.sets.table import known
+from procrustean.data.sets.data_set_table import known
 from procrustean.data.sources import is_named
 from procrustean.records.groups import Group, group_results
 from procrustean.records.identity import comparable, data_setting
-from procrustean.records.names import named_settings
+from procrustean.records.run_labels import named_settings
 from procrustean.records.run_record import Result
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def families(results: Iterable[Result], option: Option) -> list[Family]:
 
 def values_of(made: Iterable[Family]) -> set[float]:
     """The values at which a run may stand for its strengths: of beta those of any run, and the defaults."""
-    from procrustean.balance.mfw import DEFAULT_BETA
+    from procrustean.balance.mfw_module import DEFAULT_BETA
 
     found = {value for family in made if family.option == "beta" for _, value in family.trained}
     return found | set(DEFAULT_BETA.values()) if found else found

@@ -10,7 +10,7 @@ from typing import Any
 from procrustean.base.console import command_text
 from procrustean.base.errors import RunError
 from procrustean.base.json_files import parse_json
-from procrustean.methods.table import METHODS
+from procrustean.methods.method_table import METHODS
 
 CONFIG_FILE, RESULT_FILE = "config.json", "result.json"
 #: What results are called: in the folder of a run, and where copies are kept of them, after the run (`RunSpec.slug`).

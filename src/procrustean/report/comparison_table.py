@@ -11,7 +11,7 @@ from procrustean.base.table_formats import Cell, Column, Statistic, Table, measu
 from procrustean.base.table_formats import to_markdown as to_markdown
 from procrustean.records.best_of_many import Mean, about_bold, leader, rule_of
 from procrustean.records.groups import Group, split_by_data
-from procrustean.records.names import data_parts, distinct_labels, joined_data, some_classes
+from procrustean.records.run_labels import data_parts, distinct_labels, joined_data, some_classes
 from procrustean.records.run_record import Selection
 from procrustean.records.several_runs import choices, held_out_accuracy, times_chosen, worth_of_choice
 from procrustean.report.run_settings import given_settings, settings_text

@@ -17,7 +17,7 @@ from procrustean.balance.types import Clock
 from procrustean.base.epochs import Probed
 from procrustean.base.errors import RunError
 from procrustean.data.imageset import Splits
-from procrustean.engine.prepared import Prepared
+from procrustean.engine.prepared_run import Prepared
 from procrustean.engine.probes import Probe
 from procrustean.engine.stage_order import reshape_for, stage_epochs
 from procrustean.engine.training import HELD_OUT_WEIGHTS, run_to_end

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from procrustean.base.console import duration_text
+from procrustean.base.console import duration_text, number_of
 from procrustean.base.errors import ConfigError
 from procrustean.data.image_lists import FileListing
 from procrustean.data.imageset import Splits
@@ -216,7 +216,7 @@ def _with_training(config: RunSpec, images: int, shape: tuple[int, ...], machine
         return config, []
     seconds = chosen.seconds * epochs / chosen.epochs
     where = "a GPU" if machine.device == "cuda" else f"a CPU with {machine.cores} core{'s' * (machine.cores > 1)}"
-    length = f"{epochs} epoch{'s' * (epochs != 1)}"
+    length = number_of(epochs, "epoch")
     text = (
         f"{filled.net} on images of {width} x {height}, {length} in batches of {filled.batch_size}: what "
         f"{where} trains on {images} images in about {duration_text(seconds)}, {CAUTION}"

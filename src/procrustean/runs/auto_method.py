@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from procrustean.base.console import number_of
 from procrustean.base.epochs import held_out_text
 from procrustean.base.errors import ConfigError, RunError
 from procrustean.base.lease import Claim
@@ -17,7 +18,7 @@ from procrustean.base.progress import Reporter
 from procrustean.data.describe import some_names
 from procrustean.data.imageset import Splits
 from procrustean.data.sources import place_of
-from procrustean.engine.prepared import Prepared
+from procrustean.engine.prepared_run import Prepared
 from procrustean.records.finding_runs import SHORT
 from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_record import DataRecord, load_result
@@ -72,7 +73,7 @@ class TriedMethod:
     def text(self) -> str:
         if not self.is_finished:
             return self.failed or "no time left"
-        short = "" if self.epochs is None else f", left behind after {self.epochs} epochs"
+        short = "" if self.epochs is None else f", left behind after {number_of(self.epochs, 'epoch')}"
         return held_out_text(self.last) + short
 
     def compared(self) -> Compared:
@@ -150,7 +151,7 @@ def _timed(plan: Plan, seconds: float) -> Plan:
     if fitting >= config.epochs:
         return plan
     epochs = max(1, fitting)
-    why = f"{epochs} epochs instead of {config.epochs}, since steps take longer now than was reckoned"
+    why = f"{number_of(epochs, 'epoch')} instead of {config.epochs}, since steps take longer now than was reckoned"
     return replace(plan, config=replace(config, epochs=epochs), why=(*plan.why, why))
 
 
@@ -171,7 +172,7 @@ def _compare(
     for epochs in (round(share * whole) for share in SHORT_TRAININGS):
         if epochs < FEWEST_EPOCHS or len(left) <= FINALISTS:
             continue
-        reporter.say(f"{len(left)} candidates for {epochs} epochs each; the better half goes on")
+        reporter.say(f"{len(left)} candidates for {number_of(epochs, 'epoch')} each; the better half goes on")
         found = trials.of(left, epochs)
         _note(tried, found)
         ranked = sorted((each for each in found if each.is_finished), key=lambda each: (-each.last, -each.tail))

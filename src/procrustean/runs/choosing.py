@@ -11,7 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from procrustean.base.errors import ConfigError, RunError
-from procrustean.engine.prepared import Prepared
+from procrustean.engine.prepared_run import Prepared
 from procrustean.records.run_record import DataRecord, RunRecord
 
 #: Share of the evaluations, the last ones, whose mean decides between equals.

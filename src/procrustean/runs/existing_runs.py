@@ -12,7 +12,7 @@ from procrustean.base.own_code import is_usable
 from procrustean.data.imageset import Splits
 from procrustean.data.sources import load_source
 from procrustean.engine.make_record import OF_THE_METHOD, identity_of
-from procrustean.engine.prepared import Prepared
+from procrustean.engine.prepared_run import Prepared
 from procrustean.engine.stage_order import reshape_for
 from procrustean.engine.training import HELD_OUT_WEIGHTS
 from procrustean.nets.classifier import Classifier

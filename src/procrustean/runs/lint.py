@@ -15,8 +15,8 @@ from procrustean.data.duplicates import Groups, fingerprints, near_duplicates, t
 from procrustean.data.imageset import ImageSet, Indices, Labels
 from procrustean.data.recipes import PAPER
 from procrustean.data.sources import is_named
-from procrustean.engine.prepared import Prepared
-from procrustean.methods.base import Method, Stage
+from procrustean.engine.prepared_run import Prepared
+from procrustean.methods.method import Method, Stage
 from procrustean.methods.tau_norm import Rescaling
 
 #: More images than this are not compared before every training; `procrustean inspect` compares them.

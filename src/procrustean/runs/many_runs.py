@@ -21,11 +21,11 @@ from procrustean.base.stop_signals import stop_on_signal
 from procrustean.data.imageset import Splits
 from procrustean.data.recipe import Recipe
 from procrustean.engine.device import refuse_several_ranks
-from procrustean.engine.prepared import Prepared
+from procrustean.engine.prepared_run import Prepared
 from procrustean.engine.side_by_side import Member, memory_allows, run_fleet
 from procrustean.engine.training import Interrupted
-from procrustean.records.names import differences
 from procrustean.records.run_folder import RunFolder
+from procrustean.records.run_labels import differences
 from procrustean.records.run_record import RunRecord, load_result
 from procrustean.records.run_spec import RunSpec
 from procrustean.runs.advice import Plan

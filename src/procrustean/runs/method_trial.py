@@ -22,8 +22,8 @@ from procrustean.base.own_code import code_name, failure_text, plain_name
 from procrustean.base.progress import Reporter
 from procrustean.engine.make_record import identity_of
 from procrustean.engine.training import Interrupted
-from procrustean.methods.base import Stage
 from procrustean.methods.make import factory, option_defaults
+from procrustean.methods.method import Stage
 from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_spec import RunSpec
 from procrustean.runs.one_run import FinishedRun, OngoingRun

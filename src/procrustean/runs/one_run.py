@@ -21,7 +21,7 @@ from procrustean.engine.image_measures import (
     write_predictions,
 )
 from procrustean.engine.make_record import identity_of, make_record
-from procrustean.engine.prepared import Prepared
+from procrustean.engine.prepared_run import Prepared
 from procrustean.engine.stored_calibration import keep_calibration
 from procrustean.engine.training import Training
 from procrustean.nets.classifier import Classifier

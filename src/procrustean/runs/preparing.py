@@ -13,6 +13,7 @@ from torch import nn
 from procrustean.balance.count_facts import kind_for_methods
 from procrustean.balance.types import Problem
 from procrustean.balance.weights import DeferredWeights, FixedWeights
+from procrustean.base.console import number_of
 from procrustean.base.errors import ConfigError, did_you_mean
 from procrustean.base.own_code import file_code, plain_name
 from procrustean.data.imageset import Splits
@@ -23,11 +24,11 @@ from procrustean.engine.device import place
 from procrustean.engine.engines import choose_engine
 from procrustean.engine.image_stores import free_bytes
 from procrustean.engine.images import channel_statistics
-from procrustean.engine.prepared import Prepared, known_source
+from procrustean.engine.prepared_run import Prepared, known_source
 from procrustean.engine.stage_order import reshape_for, stage_epochs
 from procrustean.engine.stage_training import is_within, learning_names
-from procrustean.methods.base import Method, Stage
 from procrustean.methods.make import checked_options, make_method, of_the_head, option_defaults, with_adapter
+from procrustean.methods.method import Method, Stage
 from procrustean.methods.own_method import check_scale
 from procrustean.nets.adapters import adapter_of
 from procrustean.nets.build import check_net, layers_of
@@ -106,7 +107,7 @@ def prepare(
     stage_epochs(method, recipe.epochs)  # refuses too few
     if config.features_at and max(config.features_at) > recipe.epochs:
         raise ConfigError(
-            f"features_at = {list(config.features_at)} received, but the run has {recipe.epochs} epochs; "
+            f"features_at = {list(config.features_at)} received, but the run has {number_of(recipe.epochs, 'epoch')}; "
             "name epochs from 1 to that"
         )
     _check_batches(recipe, (len(data.train), *prepared.image_size), layers.shrinks)

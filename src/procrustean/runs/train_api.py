@@ -15,7 +15,7 @@ from procrustean.base.stop_signals import stop_on_signal
 from procrustean.data.imageset import Splits
 from procrustean.engine.device import refuse_several_ranks
 from procrustean.engine.make_record import identity_of
-from procrustean.engine.prepared import Prepared
+from procrustean.engine.prepared_run import Prepared
 from procrustean.engine.training import Interrupted
 from procrustean.nets.own_net import Net, use_net
 from procrustean.records.finding_runs import COMPARISON, resume_command
@@ -25,7 +25,7 @@ from procrustean.runs.advice import Plan
 from procrustean.runs.auto_method import fit_auto
 from procrustean.runs.existing_runs import check_identity, load_run, moved, prepare_again
 from procrustean.runs.final import train_on_all
-from procrustean.runs.folds import fit_folds
+from procrustean.runs.fold_runs import fit_folds
 from procrustean.runs.image_loading import Sources
 from procrustean.runs.lint import lint
 from procrustean.runs.loggers import Tool, imported
@@ -37,7 +37,7 @@ from procrustean.runs.ways import open_ways
 
 if TYPE_CHECKING:
     from procrustean.balance.metrics import Metrics
-    from procrustean.engine.evaluate import Statistics
+    from procrustean.engine.evaluation import Statistics
 
 
 @undisturbed()
@@ -202,7 +202,7 @@ def evaluate(
     if statistics not in ("kept", "mixed", "clean"):
         raise ConfigError(f"statistics = {statistics!r} received; accepted: 'kept', 'mixed', 'clean'")
     prepared, trained = load_run(run, weights=weights, splits=splits, source=source, network_alone=statistics == "kept")
-    from procrustean.engine.evaluate import evaluate_net, recompute_statistics
+    from procrustean.engine.evaluation import evaluate_net, recompute_statistics
 
     if statistics == "clean" and getattr(prepared.method.stages[-1].objective, "mixer", None) is not None:
         warnings.warn(

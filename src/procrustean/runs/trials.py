@@ -16,7 +16,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from procrustean.base.console import duration_text
+from procrustean.base.console import duration_text, number_of
 from procrustean.base.epochs import EpochRecord
 from procrustean.base.errors import ImagesChanged, RunError
 from procrustean.base.files import OF_A_RUN, write_atomically
@@ -29,7 +29,7 @@ from procrustean.data.recipe import Recipe
 from procrustean.data.sources import place_of
 from procrustean.engine.frozen_features import FeatureStores
 from procrustean.engine.linear_head import Chosen, chosen_strength
-from procrustean.engine.prepared import Prepared
+from procrustean.engine.prepared_run import Prepared
 from procrustean.engine.probabilities import Labels, Scores, calibrate, log_softmax
 from procrustean.engine.stored_calibration import TrialScores, held_out_scores
 from procrustean.engine.training import Interrupted
@@ -267,7 +267,7 @@ class _Trials:
         if needed <= left or config.epochs is None:
             return config, []
         epochs = max(1, int(config.epochs * left / needed))
-        text = f"{epochs} epochs in place of {config.epochs}, for which {self._minutes:g} min are too short"
+        text = f"{number_of(epochs, 'epoch')}, not {config.epochs}, for which {self._minutes:g} min are too short"
         return replace(config, epochs=epochs, evaluate_every=max(1, epochs // 4)), [text]
 
     def _plan(self, kept: Decided) -> Plan:

@@ -16,7 +16,7 @@ from typing import Literal
 
 import torch
 
-from procrustean.base.console import duration_text
+from procrustean.base.console import duration_text, number_of
 from procrustean.base.errors import ConfigError
 from procrustean.base.machine import free_memory
 from procrustean.data.image_files import COPIES as COPIES_IN_MEMORY
@@ -79,7 +79,7 @@ class Way:
     def text(self) -> str:
         """Its settings, in a few words."""
         config = self.config
-        return f"{self.name}, {config.image_size} pixels, {config.epochs} epochs by {config.method}"
+        return f"{self.name}, {config.image_size} pixels, {number_of(config.epochs or 0, 'epoch')} by {config.method}"
 
 
 @dataclass(frozen=True)

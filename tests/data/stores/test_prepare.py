@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from procrustean.base import ConfigError, DataError
-from procrustean.data.sets.prepared import prepared_set
+from procrustean.data.sets.prepared_files import prepared_set
 from procrustean.data.stores import store_writer as building
 from procrustean.data.stores.listing import Problem, write_list
 from procrustean.data.stores.prepare import Plan, plan, prepare
@@ -336,6 +336,11 @@ def test_a_disk_that_is_full_in_the_end_loses_nothing(
 def test_unknown_names_get_a_hint() -> None:
     with pytest.raises(ConfigError, match=r"no data set that can be prepared\. Did you mean 'imagenet-lt'"):
         prepared_set("imagenet_lt")
+
+
+def test_a_data_set_that_needs_no_preparing_is_not_unknown() -> None:
+    with pytest.raises(ConfigError, match=r"cifar10 needs no preparing.*: procrustean train cifar10$"):
+        prepared_set("cifar10")
 
 
 def test_a_name_that_is_no_text_can_be_listed(tmp_path: Path) -> None:

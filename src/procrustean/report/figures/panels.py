@@ -11,7 +11,7 @@ import numpy as np
 from procrustean.base.errors import RunError
 from procrustean.records.class_curves import Curves, Rows, common_epochs, curves_of, stacked
 from procrustean.records.groups import Group, group_results
-from procrustean.records.names import distinct_labels
+from procrustean.records.run_labels import distinct_labels
 from procrustean.records.run_record import Result
 from procrustean.report.comparison_table import HEADLINES, common_headline
 from procrustean.report.figures.canvas import shortened

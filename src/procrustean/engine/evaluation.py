@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from procrustean.data.imageset import ImageSet
     from procrustean.engine.frozen_features import FeatureStores
     from procrustean.engine.image_stores import ImageStores
-    from procrustean.engine.prepared import Prepared
+    from procrustean.engine.prepared_run import Prepared
 
     Stores = ImageStores | FeatureStores
 

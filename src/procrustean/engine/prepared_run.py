@@ -18,7 +18,7 @@ from procrustean.engine.engines import Engine
 from procrustean.engine.frozen_features import FeatureStores
 from procrustean.engine.image_stores import ImageStores, augmentation_of
 from procrustean.engine.stage_order import stages_text
-from procrustean.methods.base import Method
+from procrustean.methods.method import Method
 from procrustean.nets.build import build_net
 from procrustean.nets.classifier import Classifier
 from procrustean.nets.pretrained import Pretrained
