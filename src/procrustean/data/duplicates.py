@@ -7,6 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from procrustean.base.stop_signals import heed_stop
 from procrustean.data.imageset import Images, StoredImages
 
 Fingerprints = npt.NDArray[np.float32]  # [N, 72], of values 0..255
@@ -32,6 +33,7 @@ def fingerprints(images: Images | StoredImages) -> Fingerprints:
     made = np.empty((len(images), 8 * 8 + 2 * 2 * 2), np.float32)
     step = min(MOST_AT_ONCE, max(1, BYTES_AT_ONCE // math.prod(images.shape[1:])))
     for start in range(0, len(images), step):
+        heed_stop()
         part = np.asarray(images[slice(start, start + step)])
         grey = part.mean(axis=3, dtype=np.float32)
         colour = np.concatenate([part[..., 0] - grey, part[..., -1] - grey], axis=1)  # one below the other

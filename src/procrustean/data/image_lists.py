@@ -25,11 +25,11 @@ from procrustean.data.image_files import (
     Problems,
     Progress,
     common_size,
-    decoded,
+    decode_into,
     headers,
     untold,
 )
-from procrustean.data.imageset import Images, ImageSet, Splits
+from procrustean.data.imageset import Images, ImageSet, Splits, StoredImages, room_for
 from procrustean.data.likely_groups import LikelyGroups, likely_groups
 from procrustean.data.set_aside import set_aside_test
 
@@ -161,13 +161,15 @@ class FileListing:
         """By the name of the file; files without one go to `bad`."""
         return headers(self.files, self.bad, self.progress) if self.known is None else self.known
 
-    def read(self, side: int, bad: Problems, depth: BitDepth) -> tuple[FileListing, Images, dict[str, str]]:
+    def read(
+        self, side: int, bad: Problems, depth: BitDepth
+    ) -> tuple[FileListing, Images | StoredImages, dict[str, str]]:
         """All images, small and square, each file opened once: the listing with headers, pixels, digests.
 
         Files that cannot be used go to `bad`, and those without a header to that of the listing, too.
         """
         notes = Notes()
-        pixels = decoded(self.files, (side, side, 3), bad, depth, notes, self.progress)
+        pixels = self._pixels(self.files, side, bad, depth, notes)
         unopened = {file.name: bad[file.name] for file in self.files if file.name not in notes.headers}
         return replace(self, bad={**self.bad, **unopened}, known=notes.headers), pixels, notes.digests
 
@@ -182,7 +184,7 @@ class FileListing:
         bad = dict(self.bad)
         readable = [file for file in self.files if file.name in self.headers]
         depth = BitDepth()
-        pixels = decoded(readable, (size, size, 3), bad, depth, progress=self.progress)
+        pixels = self._pixels(readable, size, bad, depth)
         if self.on_bad_image == "error":
             refuse(bad, self.where)
         good = [row for row, file in enumerate(readable) if file.name not in bad]
@@ -205,11 +207,18 @@ class FileListing:
             raise DataError(f"{error}\n{shallow}") from error
         return replace(splits, note=f"{splits.note}\nwarning: {shallow}".lstrip())
 
+    def _pixels(
+        self, files: Sequence[ImageFile], side: int, bad: Problems, depth: BitDepth, notes: Notes | None = None
+    ) -> Images | StoredImages:
+        pixels = room_for((len(files), side, side, 3))
+        decode_into(pixels, files, bad, depth, notes, self.progress)
+        return StoredImages(pixels) if isinstance(pixels, np.memmap) else pixels
+
     def hidden_text(self) -> str:
         """Which folders of images are passed over."""
         return f"passed over, since the name begins with a dot: {', '.join(self.hidden)}; rename what is to be used"
 
-    def in_splits(self, kept: Sequence[ImageFile], pixels: Images, notes: Sequence[str] = ()) -> Splits:
+    def in_splits(self, kept: Sequence[ImageFile], pixels: Images | StoredImages, notes: Sequence[str] = ()) -> Splits:
         """The splits of decoded images of this listing, a test set set aside if none was given.
 
         Args:
@@ -267,12 +276,17 @@ def _told(bad: Problems, left_out: Sequence[str]) -> str:
     return "; ".join([*parts, "classes counted again"])
 
 
-def chosen(pixels: Images, rows: Sequence[int]) -> Images:
+def chosen(pixels: Images | StoredImages, rows: Sequence[int]) -> Images | StoredImages:
     """Some images, in their order; all of them are not copied."""
-    return pixels if len(rows) == len(pixels) else pixels[rows]
+    if len(rows) == len(pixels):
+        return pixels
+    places = np.array(rows, np.int64)
+    return pixels.take(places) if isinstance(pixels, StoredImages) else pixels[places]
 
 
-def _image_set(files: Sequence[ImageFile], pixels: Images, split: str, classes: tuple[str, ...]) -> ImageSet:
+def _image_set(
+    files: Sequence[ImageFile], pixels: Images | StoredImages, split: str, classes: tuple[str, ...]
+) -> ImageSet:
     rows = [row for row, file in enumerate(files) if file.split == split]
     labels = {name: label for label, name in enumerate(classes)}
     taken = [files[row] for row in rows]

@@ -13,7 +13,7 @@ import numpy as np
 
 from procrustean.data.duplicates import Fingerprints, fingerprints
 from procrustean.data.image_files import Header, ImageFile
-from procrustean.data.imageset import Images, Labels
+from procrustean.data.imageset import Images, Labels, StoredImages
 
 #: A name without the number at its end, as a regular expression for `--group`.
 STEM = r"([^/]+?)(?:[-_ .(]+\d+\)?)?\.\w+$"
@@ -59,7 +59,9 @@ def by_column(column: str, of: dict[str, str]) -> LikelyGroups | None:
     return LikelyGroups(f"the column {column!r}", kept, column)
 
 
-def likely_groups(files: Sequence[ImageFile], headers: Mapping[str, Header], pixels: Images) -> LikelyGroups | None:
+def likely_groups(
+    files: Sequence[ImageFile], headers: Mapping[str, Header], pixels: Images | StoredImages
+) -> LikelyGroups | None:
     """What probably belongs together, told by names that begin alike, times, or numbers that follow on one another.
 
     None of this alone is a reason: the images of a pair also have to be more alike than others of their classes are.
@@ -110,7 +112,7 @@ def _numbered(paths: Sequence[str]) -> list[Pair]:
 class _Likeness:
     """Which pairs of images are more alike than others of the same classes."""
 
-    def __init__(self, pixels: Images, labels: Sequence[str]) -> None:
+    def __init__(self, pixels: Images | StoredImages, labels: Sequence[str]) -> None:
         self._pixels = pixels
         self._labels: Labels = np.unique(labels, return_inverse=True)[1].astype(np.int64)
         self._prints: Fingerprints | None = None

@@ -136,7 +136,7 @@ def _of_files(listing: FileListing) -> Survey:
 
 
 def _as_in_training(
-    listing: FileListing, files: Sequence[ImageFile], pixels: Images
+    listing: FileListing, files: Sequence[ImageFile], pixels: Images | StoredImages
 ) -> tuple[Splits, str] | tuple[None, str]:
     """The splits that training makes, broken files left out, or why it makes none."""
     trained = {file.label for file in files if file.split == "train"}
