@@ -145,8 +145,8 @@ class Prepare:
         from procrustean.base.errors import ConfigError, DataError
         from procrustean.base.progress import make_reporter
         from procrustean.cli.outputs import check_folder
-        from procrustean.data.sets.base import data_roots
-        from procrustean.data.sets.prepared import prepared_set
+        from procrustean.data.sets.known_sets import data_roots
+        from procrustean.data.sets.prepared_set import prepared_set
         from procrustean.data.stores.listing import told
         from procrustean.data.stores.prepare import plan, prepare
 
@@ -203,8 +203,8 @@ class Verify:
 
     def run(self) -> int:
         from procrustean.base.console import write_result
-        from procrustean.data.sets.base import data_roots
-        from procrustean.data.sets.prepared import prepared_set
+        from procrustean.data.sets.known_sets import data_roots
+        from procrustean.data.sets.prepared_set import prepared_set
         from procrustean.data.stores.store import verify
 
         path = prepared_set(self.name).found(data_roots(self.data_dir), self.size)

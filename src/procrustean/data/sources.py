@@ -15,8 +15,7 @@ from procrustean.base.errors import ConfigError, DataError, suggestion
 from procrustean.base.files import expanded
 from procrustean.data.npz import load_npz, npz_counts, read_arrays
 from procrustean.data.set_aside import shares_for_test
-from procrustean.data.sets.base import Request, silent
-from procrustean.data.sets.table import DATA_SETS, all_sets, known
+from procrustean.data.sets.known_sets import DATA_SETS, Request, all_sets, known, silent
 
 if TYPE_CHECKING:
     from procrustean.data.image_files import ImageFile
@@ -87,7 +86,7 @@ def load_source(
     [100, 100, 100, 100, 100, 100, 100, 100, 100, 100]
     """
     if fold is not None:
-        from procrustean.data.folds import in_fold
+        from procrustean.data.fold_splits import in_fold
 
         if is_named(os.fspath(source)):
             raise ConfigError(f"fold = {fold!r} received; {source} has test images of its own, by which it is known")

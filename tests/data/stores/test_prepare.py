@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from procrustean.base import ConfigError, DataError
-from procrustean.data.sets.prepared import prepared_set
+from procrustean.data.sets.prepared_set import prepared_set
 from procrustean.data.stores import store_writer as building
 from procrustean.data.stores.listing import Problem, write_list
 from procrustean.data.stores.prepare import Plan, plan, prepare

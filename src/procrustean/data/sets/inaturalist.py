@@ -9,8 +9,8 @@ from typing import Any
 
 from procrustean.base.errors import DataError
 from procrustean.data.recipe import STANDARD
-from procrustean.data.sets.base import published_counts
-from procrustean.data.sets.prepared import Archive, Prepared
+from procrustean.data.sets.known_sets import published_counts
+from procrustean.data.sets.prepared_set import Archive, Prepared
 from procrustean.data.stores.listing import (
     Line,
     Listing,

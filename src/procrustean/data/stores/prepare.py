@@ -13,7 +13,7 @@ import numpy as np
 
 from procrustean.base.errors import DataError
 from procrustean.data.download import Say, one_process_at_a_time
-from procrustean.data.sets.prepared import Prepared
+from procrustean.data.sets.prepared_set import Prepared
 from procrustean.data.stores.listing import Listing, Problem, Resize, count_problems, told, write_list
 from procrustean.data.stores.store import Store, open_store, store_path
 from procrustean.data.stores.store_writer import Building, Progress, decode
