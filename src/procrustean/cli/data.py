@@ -145,10 +145,10 @@ class Prepare:
         from procrustean.base.errors import ConfigError, DataError
         from procrustean.base.progress import make_reporter
         from procrustean.cli.outputs import check_folder
+        from procrustean.data.image_lists import named
         from procrustean.data.sets.known_sets import data_roots
         from procrustean.data.sets.prepared_set import prepared_set
-        from procrustean.data.stores.listing import told
-        from procrustean.data.stores.prepare import plan, prepare
+        from procrustean.data.stores.prepare import SHOWN, plan, prepare
 
         layout, root = prepared_set(self.name), data_roots(self.data_dir)[0]
         for name, value in (("size", self.size), ("workers", self.workers)):
@@ -171,7 +171,7 @@ class Prepare:
         )
         reporter.say(_estimate(planned))
         if self.dry_run:
-            write_result("\n".join(told(planned.problems)) or "complete: every image that is expected is there")
+            write_result("\n".join(named(planned.problems, SHOWN)) or "complete: every image that is expected is there")
             return 2 if planned.problems and self.on_bad_image == "error" else 0
         if not planned.target.exists():  # a complete one may be where nothing can be written
             check_folder(planned.target.parent, "--data-dir")

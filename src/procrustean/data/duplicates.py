@@ -72,20 +72,6 @@ def too_dark(found: Fingerprints) -> str:
     )
 
 
-def rule_text(images: int) -> str:
-    """By what so many images are taken for near-duplicates, as what they have in common."""
-    if images > MOST_COMPARED:
-        return "the same grey values, as means over 8 x 8 parts, and the same colours of 2 x 2 parts"
-    return f"grey values, as means over 8 x 8 parts, and colours of 2 x 2 parts within {TOLERANCE:g} of 255"
-
-
-def example_pair(found: Fingerprints, groups: Groups) -> tuple[int, int]:
-    """The first image of the largest group and the one that is most like it, by their positions."""
-    first, *others = np.flatnonzero(groups == np.bincount(groups).argmax())
-    distances = np.abs(found[others] - found[first]).max(axis=1)
-    return int(first), int(others[int(distances.round(1).argmin())])  # rounded: the first of practically equal ones
-
-
 def equal_images(found: Fingerprints) -> Groups:
     """Groups of images with the same fingerprint."""
     _, groups = np.unique(found, axis=0, return_inverse=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -27,9 +26,6 @@ def read_arrays(path: Path, only: Collection[str] | None = None) -> dict[str, Ar
             if isinstance(opened, np.ndarray):
                 raise DataError(f"{path}: holds a single array; save with np.savez(path, name=array, ...)")
             _refuse_bomb(opened.zip.infolist(), path)
-            twice = [name for name, number in Counter(opened.files).items() if number > 1]
-            if twice:
-                raise DataError(f"{path}: holds two arrays {twice[0]!r:.80}; keep one")
             return {name: opened[name] for name in opened.files if only is None or name in only}
     except DataError:
         raise

@@ -14,7 +14,7 @@ import numpy as np
 from procrustean.base.errors import ConfigError, DataError, suggestion
 from procrustean.base.files import expanded
 from procrustean.data.npz import load_npz, npz_counts, read_arrays
-from procrustean.data.set_aside import shares_for_test
+from procrustean.data.set_aside import in_fold, shares_for_test
 from procrustean.data.sets.known_sets import DATA_SETS, Request, all_sets, known, silent
 
 if TYPE_CHECKING:
@@ -86,8 +86,6 @@ def load_source(
     [100, 100, 100, 100, 100, 100, 100, 100, 100, 100]
     """
     if fold is not None:
-        from procrustean.data.fold_splits import in_fold
-
         if is_named(os.fspath(source)):
             raise ConfigError(f"fold = {fold!r} received; {source} has test images of its own, by which it is known")
         whole = load_source(source, image_size=image_size, on_bad_image=on_bad_image, group=group, say=say)

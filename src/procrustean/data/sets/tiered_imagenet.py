@@ -7,7 +7,6 @@ and 50 test images. Which images these are is not published: here a seed decides
 
 from __future__ import annotations
 
-import re
 import threading
 import zipfile
 from dataclasses import replace
@@ -20,11 +19,12 @@ import numpy.typing as npt
 
 from procrustean.base.errors import DataError
 from procrustean.data import restricted_pickle
+from procrustean.data.image_files import Problems
 from procrustean.data.imageset import Splits, positions_by_class
 from procrustean.data.recipe import STANDARD
 from procrustean.data.sets.known_sets import published_list
 from procrustean.data.sets.prepared_set import Prepared
-from procrustean.data.stores.listing import FileSources, Listing, Part, Problem, Tree, counted
+from procrustean.data.stores.listing import FileSources, Listing, Part, Tree, counted
 from procrustean.data.stores.store import Store
 
 Payload = list[str | bytes | npt.NDArray[np.uint8]]
@@ -123,7 +123,6 @@ class EncodedSources:
 SPLITS = ("train", "val", "test")
 MINOR_IMAGES, VAL_IMAGES, TEST_IMAGES = 5, 3, 50
 Indices = npt.NDArray[np.int64]
-OF_CLASS = re.compile(r"(n\d{8})_\w+\.\w+")
 
 
 def read(source: Path, lists: Path | None) -> Listing:
@@ -149,7 +148,7 @@ def read(source: Path, lists: Path | None) -> Listing:
 
 
 def _folders(source: Path) -> Listing:
-    tree, problems = Tree(source), list[Problem]()
+    tree, problems = Tree(source), Problems()
     classes: list[str] = []
     parts, listed = {}, {}
     for split in SPLITS:
@@ -158,14 +157,10 @@ def _folders(source: Path) -> Listing:
         for name in tiered_classes(split):
             folder = _class_folder(source, split, name)
             for file in sorted(tree.files(folder)):
-                stated = OF_CLASS.fullmatch(file)
-                if stated and stated[1] != name:
-                    problems.append(Problem("wrong label", f"{folder}/{file}", f"an image of class {stated[1]}"))
-                    continue
                 paths.append(f"{folder}/{file}")
                 labels.append(len(classes))
             if not tree.files(folder):
-                problems.append(Problem("missing", folder, "no image in it"))
+                problems[folder] = "no image in it"
             classes.append(name)
         parts[split] = Part(FileSources(source, paths), np.asarray(labels, np.int64))
         listed[split] = np.asarray(labels, np.int64)
@@ -194,7 +189,7 @@ def _packed(source: Path) -> Listing:
         parts[split] = part
         classes += names
     counts = {split: counted(part.labels, len(classes)) for split, part in parts.items()}
-    return Listing(tuple(classes), parts, counts, [])
+    return Listing(tuple(classes), parts, counts)
 
 
 @cache

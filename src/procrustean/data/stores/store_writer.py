@@ -22,8 +22,8 @@ from PIL import Image
 from procrustean.base.errors import DataError
 from procrustean.base.version import __version__
 from procrustean.data.download import Say
-from procrustean.data.image_files import FORMATS, convertible, reason
-from procrustean.data.stores.listing import Listing, Part, Problem, Resize
+from procrustean.data.image_files import FORMATS, Problems, convertible, reason
+from procrustean.data.stores.listing import Listing, Part, Resize
 from procrustean.data.stores.store import FORMAT, MANIFEST, Store, content_digest, open_store
 from procrustean.data.workers import Job, Prefetcher, WorkerPool
 
@@ -149,7 +149,7 @@ class Building:
                 "remove the folder to prepare it again, or choose another place with --data-dir"
             )
 
-    def decode_all(self, workers: int, *, keep_damaged: bool, say: Say, progress: Progress) -> list[Problem]:
+    def decode_all(self, workers: int, *, keep_damaged: bool, say: Say, progress: Progress) -> Problems:
         """Decode whatever is not decoded yet; returns the images that could not be.
 
         Args:
@@ -162,14 +162,14 @@ class Building:
         ahead: Prefetcher[tuple[int, Decoded]] = Prefetcher(workers, slots=2 * workers)
         todo = [number for number in range(-(-self.images // self.chunk_images)) if number not in self.done]
         finished = self.images - sum(self._length(number) for number in todo)
-        problems: list[Problem] = []
+        problems: Problems = {}
         try:
             progress(finished, self.images)
             ahead.start(self._jobs(todo, offset, pool))
             with (self.draft / "done.jsonl").open("a") as journal:
                 for _ in todo:
                     number, decoded = ahead.take()
-                    problems += self._problems(number, decoded)
+                    problems |= {self._name(number, int(at)): why for at, why in decoded.damaged.items()}
                     if keep_damaged or not decoded.damaged:
                         self.done[number] = decoded
                     if not decoded.damaged:
@@ -182,7 +182,7 @@ class Building:
             pool.close()
         return problems
 
-    def finish(self, problems: list[Problem], *, groups: bool) -> Store:
+    def finish(self, problems: Problems, *, groups: bool) -> Store:
         """Write labels, splits and manifest, and move the whole to its place.
 
         Args:
@@ -214,7 +214,7 @@ class Building:
                 split: int(((splits == number) & (labels >= 0)).sum())
                 for number, split in enumerate(self.listing.parts)
             },
-            "problems": [vars(problem) for problem in problems],
+            "problems": problems,
             "classes_left_out": sorted(set(self.listing.classes) - set(names)),
             "listing": self.listing_digest,
             "digest": content_digest(chunks, labels, splits),
@@ -288,9 +288,6 @@ class Building:
     def _name(self, number: int, place: int) -> str:
         names = [part.sources.name(row) for part, rows in self._rows(number) for row in range(*rows)]
         return names[place]
-
-    def _problems(self, number: int, decoded: Decoded) -> list[Problem]:
-        return [Problem("damaged", self._name(number, int(at)), why) for at, why in decoded.damaged.items()]
 
     def _source(self) -> str:
         sources = next(iter(self.listing.parts.values())).sources
