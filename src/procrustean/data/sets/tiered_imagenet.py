@@ -12,20 +12,22 @@ import zipfile
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from procrustean.base.errors import DataError
 from procrustean.data import restricted_pickle
-from procrustean.data.image_files import Problems
 from procrustean.data.imageset import Splits, positions_by_class
 from procrustean.data.recipe import STANDARD
 from procrustean.data.sets.known_sets import published_list
 from procrustean.data.sets.prepared_set import Prepared
 from procrustean.data.stores.listing import FileSources, Listing, Part, Tree, counted
 from procrustean.data.stores.store import Store
+
+if TYPE_CHECKING:
+    from procrustean.data.image_files import Problems
 
 Payload = list[str | bytes | npt.NDArray[np.uint8]]
 
@@ -148,7 +150,8 @@ def read(source: Path, lists: Path | None) -> Listing:
 
 
 def _folders(source: Path) -> Listing:
-    tree, problems = Tree(source), Problems()
+    tree = Tree(source)
+    problems: Problems = {}
     classes: list[str] = []
     parts, listed = {}, {}
     for split in SPLITS:

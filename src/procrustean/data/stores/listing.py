@@ -6,13 +6,15 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from procrustean.base.errors import DataError
-from procrustean.data.image_files import Problems
+
+if TYPE_CHECKING:
+    from procrustean.data.image_files import Problems
 
 Labels = npt.NDArray[np.int64]
 #: How images become square: the middle of them, or all of them stretched.
