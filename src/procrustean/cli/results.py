@@ -91,7 +91,7 @@ def show_own(record: RunRecord, kept: Path, say: Callable[[str], None]) -> None:
         write_result(tried)
     write_result("")
     write_result(class_table(record))
-    for line in headline_lines(record):
+    for line in headline_lines(record, kept):
         write_result(line)
     say(next_commands(kept, calibrated=record.calibration is not None))
 
@@ -117,14 +117,16 @@ def show_folds(final: RunRecord, folder: Path, say: Callable[[str], None]) -> No
     say(next_commands(folder, calibrated=final.calibration is not None))
 
 
-def headline_lines(record: RunRecord) -> list[str]:
-    """The headline with its interval, on how few images it rests, and why it may be too good."""
+def headline_lines(record: RunRecord, kept: Path) -> list[str]:
+    """The headline with its interval, whose it is, on how few images it rests, and why it may be too good."""
+    from procrustean.records.several_runs import measured_by
     from procrustean.report.uncertainty import interval_text
 
     measures = record.image_measures
     if measures is None:
         return []
-    told = [interval_text(record), *(f"caution: {caution}" for caution in measures.cautions)]
+    told = [line for line in (interval_text(record), measured_by(kept)) if line]
+    told += [f"caution: {caution}" for caution in measures.cautions]
     if measures.fewest_images < FEW_TESTED and SET_ASIDE in record.data.note:
         told.append("few test images: --folds 5 tests every image once, by a network that was not trained on it")
     if (trained := measures.training_accuracy) is not None and trained < UNDER_TRAINED:

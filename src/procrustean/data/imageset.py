@@ -266,10 +266,14 @@ class Splits:
         return Splits(self.name, part("train", self.train), part("test", self.test), val, self.note, likely=self.likely)
 
     @property
+    def has_test(self) -> bool:
+        """Whether the test images are no others in their place."""
+        return not self.note.startswith(NO_TEST)
+
+    @property
     def images_by_class(self) -> dict[str, int]:
         """Images of each class in all splits together, counted once where splits share them."""
-        # What is shown in place of test images is among the others.
-        own = [self.train, self.val, None if self.note.startswith(NO_TEST) else self.test]
+        own = [self.train, self.val, self.test if self.has_test else None]
         different = {part.hash: part for part in own if part is not None}
         counts = np.sum([part.counts for part in different.values()], axis=0)
         return {name: int(count) for name, count in zip(self.train.classes, counts, strict=True)}

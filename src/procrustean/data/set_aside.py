@@ -331,7 +331,7 @@ def in_fold(splits: Splits, fold: str) -> Splits:
     if part is None:
         if own_test:
             return splits
-        note = f"{NO_TEST}: all images are trained on, and each was tested in a fold"
+        note = f"{NO_TEST}: all images are trained on"
         return replace(splits, train=whole, test=whole, note=note, aside=None)
     number, folds = part
     member = fold_of(whole, folds)

@@ -22,7 +22,7 @@ from procrustean.engine.stored_calibration import HELD_OUT_SCORES
 from procrustean.records.finding_runs import RESULT_FILE
 from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_record import load_result
-from procrustean.records.several_runs import read_comparison
+from procrustean.records.several_runs import measured_by, read_comparison
 from procrustean.runs.torch_settings import undisturbed
 
 
@@ -67,15 +67,19 @@ def export(
         say(warning)
     with new_folder(folder) as draft:
         difference = write(form, loaded, frequencies, draft)
+        given = Path(model)
+        record, whose = load_result(source).record, measured_by(given)
         card = model_card(
             loaded.spec,
-            load_result(source).record,
+            record,
+            tested=load_result(given).record if whose else record,
+            whose=whose,
             form=form,
             prior=prior,
             frequencies=frequencies,
             difference=difference,
             why=RunFolder(source).beginning().why,
-            comparison=read_comparison(Path(model)),
+            comparison=read_comparison(given),
         )
         used = loaded.spec.calibration.frequencies(frequencies)
         exported = ExportedModel(

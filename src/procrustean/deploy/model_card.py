@@ -40,6 +40,8 @@ def model_card(
     spec: ModelSpec,
     record: RunRecord,
     *,
+    tested: RunRecord,
+    whose: str,
     form: Format,
     prior: str | None,
     frequencies: Prior | None,
@@ -52,6 +54,8 @@ def model_card(
     Args:
         spec: the model.
         record: of its run.
+        tested: of the run whose results it is judged by.
+        whose: what to know of that run, where it is another.
         form: in which it is exported.
         prior: name of the class frequencies built in, if any.
         frequencies: these themselves, [C].
@@ -68,11 +72,12 @@ def model_card(
         "## Use",
         _use(form),
         "## Results",
-        _results(spec, record),
+        sentence(whose) if whose else "",
+        _results(tested),
         "" if frequencies is None else WITHOUT_PRIOR,
         "## Data",
-        f"{data.train} training, {data.held_out} held-out and {data.test} test images of "
-        f"{markdown(data.source)}; ratio of the largest to the smallest class "
+        f"{data.train} training images, {tested.data.held_out} held-out and {tested.data.test} test images"
+        f"{' among them' if whose else ''}, of {markdown(data.source)}; ratio of the largest to the smallest class "
         f"{max(data.counts) / min(data.counts):.4g}. Hash of the images {markdown(data.source_hash[:16])}, of "
         f"the split {markdown(data.split_hash[:16])}.",
         "## Training",
@@ -82,9 +87,9 @@ def model_card(
         "## Images and probabilities",
         _preparation(spec, form),
         _probabilities(spec, prior),
-        _calibration_errors(record),
+        _calibration_errors(tested),
         "## Limits",
-        "\n".join(f"- {limit}" for limit in _limits(spec, record, frequencies)),
+        "\n".join(f"- {limit}" for limit in _limits(spec, tested, frequencies)),
     ]
     return "\n\n".join(section for section in sections if section) + "\n"
 
@@ -126,18 +131,19 @@ def _preparation(spec: ModelSpec, form: Format) -> str:
     )
 
 
-def _results(spec: ModelSpec, record: RunRecord) -> str:
-    metrics, counts, note = record.selections.last.metrics, record.data.counts, record.data.note
+def _results(record: RunRecord) -> str:
+    classes, note = record.data.classes, record.data.note
+    metrics, counts = record.selections.last.metrics, record.data.counts
     tested = _tested(metrics, len(counts))
     no_test = f"images. **This is not a test**: {markdown(note)}."
     which = no_test if note.startswith(NO_TEST) else "test images that were neither trained on nor chosen on."
     lines = [
         f"Balanced accuracy {100 * metrics.balanced_accuracy:.1f} %, accuracy {100 * metrics.accuracy:.1f} % on "
-        f"{metrics.images} {which}{_untested(spec.classes, metrics)}\n",
+        f"{metrics.images} {which}{_untested(classes, metrics)}\n",
         "| class | training images | test images | recall % | precision % |",
         "|---|---:|---:|---:|---:|",
     ]
-    for c, name in enumerate(spec.classes):
+    for c, name in enumerate(classes):
         shown = [_percent(metrics.recall[c]), _percent(metrics.precision[c])]
         lines.append(f"| {markdown(name)} | {counts[c]} | {tested[c]} | {' | '.join(shown)} |")
     return "\n".join(lines)
@@ -197,12 +203,13 @@ def _probabilities(spec: ModelSpec, prior: str | None) -> str:
 
 
 def _limits(spec: ModelSpec, record: RunRecord, prior: Prior | None) -> list[str]:
-    counts, metrics = record.data.counts, record.selections.last.metrics
-    tested = _tested(metrics, len(counts))
-    rare = [n for n, count in zip(spec.classes, counts, strict=True) if count < FEW_TRAINED]
-    known = [(name, int(count)) for name, count in zip(spec.classes, tested, strict=True) if count != "?"]
+    classes, metrics = record.data.classes, record.selections.last.metrics
+    tested = _tested(metrics, len(classes))
+    trained = zip(spec.classes, spec.calibration.counts, strict=True)
+    rare = [name for name, count in trained if count < FEW_TRAINED]
+    known = [(name, int(count)) for name, count in zip(classes, tested, strict=True) if count != "?"]
     hardly = [name for name, count in known if 0 < count < FEW_TO_JUDGE]  # those of 0 are named with the results
-    weak = [n for n, recall in zip(spec.classes, metrics.recall, strict=True) if recall is not None and recall < 0.5]
+    weak = [n for n, recall in zip(classes, metrics.recall, strict=True) if recall is not None and recall < 0.5]
     limits = [
         "It knows these classes only: an image of anything else gets one of them, often with confidence.",
         "It was tested on images of the same source. Another camera, staining, site or year has not been tried.",

@@ -15,7 +15,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from procrustean.balance.interval import RESAMPLES, bootstrap_interval
 from procrustean.balance.losses import scale_of_scores, shifts_scores
 from procrustean.balance.metrics import Metrics
-from procrustean.data.imageset import NO_TEST, ImageSet, positions_by_class
+from procrustean.data.imageset import ImageSet, positions_by_class
 from procrustean.data.sources import is_named
 from procrustean.engine.frozen_features import FeatureStores
 from procrustean.engine.image_stores import ImageStores
@@ -64,7 +64,7 @@ class Answers:
 
 def is_measured(prepared: Prepared) -> bool:
     """Whether the images are a user's own, and some of them are for tests."""
-    return not is_named(prepared.config.source) and not prepared.splits.note.startswith(NO_TEST)
+    return not is_named(prepared.config.source) and prepared.splits.has_test
 
 
 def write_predictions(directory: RunFolder, sets: Iterable[Answers]) -> None:

@@ -54,10 +54,10 @@ class Prepared:
     def data_text(self) -> str:
         """What is trained and tested on, in one line, with a warning where a class is hardly tested."""
         counts, tested = self.data.counts, self.data.test.counts
-        text = (
-            f"{self.splits.name}: {sum(counts)} training images ({max(counts)} to {min(counts)} per class), "
-            f"{len(self.data.test)} test images"
-        )
+        text = f"{self.splits.name}: {sum(counts)} training images ({max(counts)} to {min(counts)} per class)"
+        if not self.splits.has_test:
+            return text
+        text += f", {len(self.data.test)} test images"
         # Of those without any, the linting says so.
         hardly = [name for name, count in zip(self.data.test.classes, tested, strict=True) if 0 < count < FEW_TO_JUDGE]
         if hardly:

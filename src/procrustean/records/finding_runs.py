@@ -16,7 +16,8 @@ CONFIG_FILE, RESULT_FILE = "config.json", "result.json"
 CANDIDATES = "candidates"  # the folder in which `tune` keeps the runs that it chooses by
 #: What results are called: in the folder of a run, and where copies are kept of them, after the run (`RunSpec.slug`).
 NAMED_AS_RESULT = re.compile(r"result|.+-seed\d+-[0-9a-f]{12}(-\d+)?")
-#: What `train --folds` keeps beside its runs, and its run on all images, which may have no test images.
+#: What `train --folds` keeps beside its runs, and the run on all images, which may have no test images: of folds, or in
+#: the folder of a run that was measured on images set aside.
 FOLDS, FINAL = "folds.json", "all"
 #: What `--method auto` keeps beside its runs, and the folder of the short ones, after which some were left behind.
 COMPARISON, SHORT = "auto.json", "short"

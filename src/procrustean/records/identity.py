@@ -85,6 +85,7 @@ class Beginning(Struct, frozen=True, kw_only=True):
     identity: Identity
     why: list[str] = []  # reasons for settings that were chosen for the user
     trials: list[Trial] = []  # what these rest on, where they were tried
+    final: bool = False  # whether one more training follows, on all images, for the network in use
     source_path: str | None = None  # where the images are, whatever the current folder will be
 
 

@@ -25,7 +25,7 @@ from procrustean.base.json_files import parse_json, read_typed, to_typed, typed_
 from procrustean.base.lease import MARKER, Claim
 from procrustean.data.sources import place_of
 from procrustean.records import checkpoints as checkpoint
-from procrustean.records.finding_runs import CONFIG_FILE, RESULT_FILE, no_run_at, resume_command
+from procrustean.records.finding_runs import CONFIG_FILE, FINAL, RESULT_FILE, no_run_at, resume_command
 from procrustean.records.identity import Beginning, Identity, Trial, changed_settings
 from procrustean.records.run_record import RunRecord
 from procrustean.records.run_spec import RunSpec
@@ -51,7 +51,14 @@ class RunFolder:
 
     @classmethod
     def create(
-        cls, path: Path, config: RunSpec, identity: Identity, why: Sequence[str] = (), trials: Sequence[Trial] = ()
+        cls,
+        path: Path,
+        config: RunSpec,
+        identity: Identity,
+        why: Sequence[str] = (),
+        trials: Sequence[Trial] = (),
+        *,
+        final: bool = False,
     ) -> RunFolder:
         """Start a new run and claim it; refuses a folder that holds one already, or anything else.
 
@@ -60,6 +67,7 @@ class RunFolder:
             config, identity: the settings, and what must not change.
             why: reasons for settings that were chosen for the user.
             trials: what these rest on.
+            final: whether one more training follows, on all images.
         """
         directory = cls(path)
         beginning = Beginning(
@@ -68,6 +76,7 @@ class RunFolder:
             identity=identity,
             why=list(why),
             trials=list(trials),
+            final=final,
             source_path=place_of(config.source),
         )
         try:
@@ -148,7 +157,7 @@ class RunFolder:
         if changed := changed_settings(existing, config, self.beginning().source_path):
             told = ", ".join(f"{name}: {there!r} there, {here!r} here" for name, (there, here) in changed.items())
             raise RunError(f"{self.path} holds a run with other settings ({told}); choose another --run-dir")
-        if self.finished:
+        if self.finished and not self.lacks_final:
             raise RunError(f"{self.path} holds this very run, finished; see: {command_text('compare', self.path)}")
         raise RunUnfinished(f"{self.path} holds this very run, unfinished; go on with: {resume_command(self.path)}")
 
@@ -158,6 +167,11 @@ class RunFolder:
     @property
     def finished(self) -> bool:
         return self.file(RESULT_FILE).exists()
+
+    @property
+    def lacks_final(self) -> bool:
+        """Whether the training on all images that follows this run has not come to its end."""
+        return self.beginning().final and not (self.path / FINAL / RESULT_FILE).exists()
 
     def records(self) -> list[EpochRecord]:
         """The epochs so far; a last line cut short by a kill does not count."""

@@ -13,9 +13,9 @@ from procrustean.balance.metrics import Count, Metrics, Share
 from procrustean.base.errors import RunError
 from procrustean.base.json_files import FORMAT, read_typed
 from procrustean.base.table_formats import Statistic
-from procrustean.records.finding_runs import COMPARISON, FINAL, FOLDS
+from procrustean.records.finding_runs import COMPARISON, FINAL, FOLDS, RESULT_FILE
 from procrustean.records.groups import Group, summarise
-from procrustean.records.run_record import Result, RunRecord
+from procrustean.records.run_record import Result, RunRecord, load_result
 from procrustean.records.run_spec import RunSpec
 
 
@@ -93,8 +93,8 @@ def read_folds(folder: Path) -> Folded | None:
 
 
 def chosen_run(path: Path) -> Path:
-    """The run a folder stands for: itself, the best that `--method auto` has compared in it, or that after folds."""
-    if (path / FOLDS).is_file():
+    """The run a folder stands for in use: itself, the one on all images, or the best that `--method auto` compared."""
+    if (path / FOLDS).is_file() or _has_final(path):
         return path / FINAL
     comparison = read_comparison(path)
     if comparison is None:
@@ -106,6 +106,22 @@ def chosen_run(path: Path) -> Path:
             f"{path / COMPARISON} is damaged: it chose {comparison.chosen!r}, which is no run of this folder"
         )
     return path / comparison.chosen
+
+
+def measured_by(run: Path) -> str:
+    """Whose results those of a run are, where another network is in use; empty where it is the same one."""
+    if not _has_final(run):
+        return ""
+    measured, used = (load_result(folder).record.data.train for folder in (run, run / FINAL))
+    return (
+        f"measured by a network trained on {100 * measured / used:.0f} % of the images; the network in use was then "
+        "trained on all of them"
+    )
+
+
+def _has_final(run: Path) -> bool:
+    """Whether a folder is that of a run after which the network in use was trained, and of no run that is called so."""
+    return all((folder / RESULT_FILE).is_file() for folder in (run, run / FINAL))
 
 
 def choices(groups: Iterable[Group]) -> dict[str, int]:

@@ -13,6 +13,7 @@ from procrustean.data.describe import printable
 from procrustean.records.groups import Group, by_options, group_results, split_by_data
 from procrustean.records.names import data_text, distinct_labels
 from procrustean.records.run_record import Result, Selection
+from procrustean.records.several_runs import measured_by
 from procrustean.report.class_tables import by_class, by_class_size, calibration_errors, per_class
 from procrustean.report.comparison_table import HEADLINES, SELECTIONS, at_least_one, comparison
 from procrustean.report.curves import class_curves, gradient_layers, overall_curves, shown_percent
@@ -87,7 +88,7 @@ def _setting(groups: Sequence[Group], finder: ExampleFinder | None) -> dict[str,
             next(name for name in ("many", "medium", "few") if members[name][index])
             for index in range(len(first.classes))
         ],
-        "cautions": list(dict.fromkeys(caution for group in groups for caution in _cautions(group))),
+        "remarks": list(dict.fromkeys(remark for group in groups for remark in _remarks(group))),
         "train": sum(first.counts),
         "test": first.results[0].record.selections.last.metrics.images,
         "matrix": len(first.classes) <= LARGEST_MATRIX,
@@ -99,10 +100,12 @@ def _setting(groups: Sequence[Group], finder: ExampleFinder | None) -> dict[str,
     }
 
 
-def _cautions(group: Group) -> list[str]:
-    """Why results of own images may be too good."""
+def _remarks(group: Group) -> list[str]:
+    """Whose the results of own images are, and why they may be too good."""
+    whose = [measured_by(result.path.parent) for result in group.results if result.path is not None]
     measured = [result.record.image_measures for result in group.results]
-    return [caution for measures in measured if measures is not None for caution in measures.cautions]
+    cautions = [caution for measures in measured if measures is not None for caution in measures.cautions]
+    return [*filter(None, whose), *cautions]
 
 
 def _tables(groups: Sequence[Group]) -> dict[str, Any]:

@@ -58,6 +58,7 @@ class Plan:
     made: tuple[Splits, Imbalanced] | None = None  # the images as the run takes them, where the advice went by them
     trials: tuple[Trial, ...] = ()  # what the settings rest on, where ways to train were tried
     scores: TrialScores | None = None  # of held-out images, by the trial of the way that was taken
+    final: bool = False  # whether one more training follows, on all images
 
     @property
     def source_hash(self) -> str | None:

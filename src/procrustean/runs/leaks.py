@@ -11,7 +11,7 @@ import numpy as np
 from procrustean.base.files import expanded
 from procrustean.data.describe import printable
 from procrustean.data.duplicates import Groups, fingerprints, near_duplicates, too_dark
-from procrustean.data.imageset import NO_TEST, ImageSet, Indices, Labels
+from procrustean.data.imageset import ImageSet, Indices, Labels
 from procrustean.data.sources import is_named
 from procrustean.engine.prepared import Prepared
 
@@ -41,8 +41,7 @@ def leaks(prepared: Prepared) -> list[str]:
     data = prepared.data
     if is_named(prepared.config.source) or not expanded(prepared.config.source).exists():
         return []
-    # What is shown in place of test images is no test.
-    tested = None if prepared.splits.note.startswith(NO_TEST) else data.test
+    tested = data.test if prepared.splits.has_test else None
     sets = {"training": data.train, "validation": data.held_out, "test": tested}
     present = {name: images for name, images in sets.items() if images is not None}
     if sum(map(len, present.values())) > MOST_IMAGES:

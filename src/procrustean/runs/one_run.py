@@ -114,7 +114,7 @@ def begin_or_go_on(
     directory.claim()
     try:
         if directory.finished:
-            _refuse_other_images(directory, plan)
+            refuse_other_images(directory, plan)
             directory.clear()
             directory.release()
             return None
@@ -126,7 +126,8 @@ def begin_or_go_on(
     return OngoingRun(begun, directory, reporter, stop=stop, resume=True, log=log, show=show)
 
 
-def _refuse_other_images(finished: RunFolder, plan: Plan) -> None:
+def refuse_other_images(finished: RunFolder, plan: Plan) -> None:
+    """ImagesChanged where a finished run was trained on other images than a plan has."""
     try:
         trained_on = load_result(finished.path).data.source_hash
     except RunError:
@@ -153,8 +154,9 @@ class OngoingRun:
         log: Tool | None = None,
         show: ShownImages = "test",
     ) -> None:
-        self.prepared, self.directory, self.show = prepared, directory, show
-        if show == "held_out":
+        self.prepared, self.directory = prepared, directory
+        self.show_test = show == "test" and prepared.splits.has_test
+        if not self.show_test:
             reporter = WithoutTest(reporter)
         self.tracking = None if log is None else TrackingReporter(reporter, log, directory.path)
         self.reporter = self.tracking or reporter
@@ -202,9 +204,9 @@ class OngoingRun:
         self.directory.finish(record)
         self.finished = FinishedRun(self.directory.path, record, training.net.eval())
         metrics, held_out = self.finished.metrics, last_held_out(record)
-        text = headline_text(metrics.headline, metrics.headline_value)
-        if self.show == "held_out" and held_out is not None:
-            text = held_out_text(held_out)
+        text = "trained" if held_out is None else held_out_text(held_out)
+        if self.show_test:
+            text = headline_text(metrics.headline, metrics.headline_value)
         self.reporter.run_finished(prepared.name, f"{text}, kept in {self.directory.path}")
 
     def _measured(self, training: Training, calibration: CalibrationRecord | None) -> ImageMeasures | None:

@@ -24,6 +24,7 @@ from procrustean.records.run_spec import ADVISED, AUTO, RunSpec
 from procrustean.runs.advice import Plan
 from procrustean.runs.auto_method import fit_auto
 from procrustean.runs.existing_runs import check_identity, load_run, moved, prepare_again
+from procrustean.runs.final import train_on_all
 from procrustean.runs.folds import fit_folds
 from procrustean.runs.image_loading import Sources
 from procrustean.runs.lint import lint
@@ -51,7 +52,9 @@ def fit(
 ) -> FinishedRun:
     """Train a network and return it with its record.
 
-    What is left open about images of your own is chosen for them and for the device (docs/own-images.md).
+    What is left open about images of your own is chosen for them and for the device (docs/own-images.md). The record is
+    of a network tested on images that it has not seen; where these were set aside of photographs, the network that is
+    returned was then trained on all of them.
 
     Args:
         source: a data set's name, a path, a `Splits` of your own arrays, or a complete `RunSpec`.
@@ -96,16 +99,17 @@ def fit(
     plan = plan_now(config, run_directory_of(config), sources, reporter, splits=splits, minutes=minutes)
     for line in plan.why:
         reporter.say_once(line)
-    return fit_planned(plan, reporter, log)
+    run = _fit_planned(plan, reporter, log)
+    return train_on_all(run.path, plan.splits, reporter) if plan.final and plan.splits else run
 
 
-def fit_planned(plan: Plan, reporter: Reporter, log: Tool | None = None) -> FinishedRun:
+def _fit_planned(plan: Plan, reporter: Reporter, log: Tool | None) -> FinishedRun:
     """Train with settings that leave nothing open."""
     prepared = prepare(plan.config, splits=plan.splits, made=plan.made, say=reporter.say)
     for finding in lint(prepared):
         reporter.warn(finding)
     path = run_directory_of(plan.config)
-    directory = RunFolder.create(path, plan.config, identity_of(prepared), plan.why, plan.trials)
+    directory = RunFolder.create(path, plan.config, identity_of(prepared), plan.why, plan.trials, final=plan.final)
     if plan.scores is not None:
         plan.scores.keep(directory, prepared.data.train.classes)
     return _train(prepared, directory, reporter, log=log)
@@ -149,15 +153,26 @@ def resume(
     try:
         if directory.finished:
             directory.clear()
-            raise RunError(f"{run} is finished already; see: {command_text('compare', run)}")
+            if not directory.lacks_final:
+                raise RunError(f"{run} is finished already; see: {command_text('compare', run)}")
+            return _final(directory, source, reporter)
         given = splits or moved(config, source, reporter.say)
         prepared = prepare_again(directory, config, identity, given, reporter.say)
         check_identity(Path(run), identity, prepared)
         if splits is None and source is not None:
             directory.remember_source(os.fspath(source))
-        return _train(prepared, directory, reporter, resume=True, log=log, source=source)
+        finished = _train(prepared, directory, reporter, resume=True, log=log, source=source)
     finally:
         directory.release()
+    return _final(directory, source, reporter) if directory.lacks_final else finished
+
+
+def _final(measured: RunFolder, source: str | os.PathLike[str] | None, reporter: Reporter) -> FinishedRun:
+    """What follows a run that was gone on with, on its images where they are now."""
+    beginning = measured.beginning()
+    splits = moved(beginning.config, source or beginning.source_path, reporter.say)
+    assert splits is not None
+    return train_on_all(measured.path, splits, reporter)
 
 
 @undisturbed()

@@ -42,7 +42,7 @@ from procrustean.runs.cost import TimeBox
 from procrustean.runs.image_loading import Sources
 from procrustean.runs.one_run import STOPPED_AMONG_MANY, Stopped, begin_or_go_on
 from procrustean.runs.preparing import imbalanced, prepare
-from procrustean.runs.ways import HELD_OUT, Agenda, Kind, Way, agenda, open_ways
+from procrustean.runs.ways import HELD_OUT, Agenda, Kind, Way, agenda, length_of_final, open_ways
 
 #: What was decided, in the folder of trials.
 DECIDED = "decided.json"
@@ -121,6 +121,7 @@ def plan_of(
     splits: Splits | None = None,
     minutes: float | None = None,
     stop: Callable[[], bool] = lambda: False,
+    alone: bool = False,
 ) -> Plan:
     """The settings of a run with nothing left open: by trials of the ways to train that there are, or by advice.
 
@@ -132,6 +133,7 @@ def plan_of(
         splits: the images, where the user has handed them over.
         minutes: what trials and training may take together.
         stop: whether to save and end.
+        alone: whether this is a run by itself, which may be followed by a training on all images.
 
     Raises:
         Interrupted: where it was stopped.
@@ -139,7 +141,7 @@ def plan_of(
     ways = open_ways(config, sources) if splits is None else ()
     if not ways:
         return planned(config, splits=splits, load=sources)
-    return _Trials(config, folder, sources, reporter, minutes, stop).plan(ways)
+    return _Trials(config, folder, sources, reporter, minutes, stop, alone=alone).plan(ways)
 
 
 def plan_now(
@@ -151,24 +153,25 @@ def plan_now(
     splits: Splits | None = None,
     minutes: float | None = None,
 ) -> Plan:
-    """`plan_of` for a run alone: a signal ends the trials with `Stopped`, and what was tried is kept."""
+    """`plan_of` for a run alone, after which the network in use is trained on all images, also those set aside for
+    tests. A signal ends the trials with `Stopped`, and what was tried is kept."""
     if splits is not None or not open_ways(config, sources):
         return planned(config, splits=splits, load=sources)
     with stop_on_signal(reporter.say) as stop:
         try:
-            plan = plan_of(config, folder, sources, reporter, minutes=minutes, stop=stop)
+            plan = plan_of(config, folder, sources, reporter, minutes=minutes, stop=stop, alone=True)
         except Interrupted:
             raise Stopped(STOPPED_AMONG_MANY, stop.exit_code) from None
         if stop():
             raise Stopped(STOPPED_AMONG_MANY, stop.exit_code)
-        return plan
+        return replace(plan, final=plan.splits is not None and plan.splits.aside is not None)
 
 
 class _Trials:
     """The trials of a run.
 
     Args:
-        config, folder, sources, reporter, minutes, stop: as of `plan_of`.
+        config, folder, sources, reporter, minutes, stop, alone: as of `plan_of`.
     """
 
     def __init__(
@@ -179,14 +182,17 @@ class _Trials:
         reporter: Reporter,
         minutes: float | None,
         stop: Callable[[], bool],
+        *,
+        alone: bool,
     ) -> None:
         self._config, self._folder, self._sources, self._reporter = config, folder / TRIALS, sources, reporter
         self._minutes, self._box, self._run, self._stop = minutes, TimeBox(minutes), folder, stop
+        self._alone = alone
 
     def plan(self, ways: tuple[Way, ...]) -> Plan:
         kept = self._read()
         if kept is None:
-            on = agenda(self._config, ways, self._sources, self._minutes)
+            on = agenda(self._config, ways, self._sources, self._minutes, alone=self._alone)
             kept = self._decided_on(on)
         if kept.chosen is None:
             for line in kept.told:
@@ -257,7 +263,8 @@ class _Trials:
         config = best.way.config
         if self._box.deadline is None or best.way.kind == "features" or self._config.epochs is not None:
             return config, []
-        needed, left = best.seconds / (1 - HELD_OUT), self._box.deadline - time.monotonic()
+        trainings = 1 + (length_of_final(config, self._sources) if self._alone else 0)
+        needed, left = trainings * best.seconds / (1 - HELD_OUT), self._box.deadline - time.monotonic()
         if needed <= left or config.epochs is None:
             return config, []
         epochs = max(1, int(config.epochs * left / needed))

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import median
 from typing import Literal
 
@@ -78,7 +79,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds that the trial of a way and its training on all images take."""
+    """Seconds that the trial of a way and what follows where it is taken take."""
 
     trial: float
     final: float
@@ -120,8 +121,16 @@ def _needs_images(method: str) -> bool:
 
 def _trained(listing: FileListing) -> int:
     """About how many images would be trained on."""
-    files = Counter(file.split for file in listing.files if file.name in listing.headers)
-    return max(1, files["train"] if files["test"] else round(0.8 * files["train"]))
+    return max(1, _given(listing) - _set_aside(listing))
+
+
+def _given(listing: FileListing) -> int:
+    return sum(file.split == "train" for file in listing.files if file.name in listing.headers)
+
+
+def _set_aside(listing: FileListing) -> int:
+    """About how many images would be set aside for tests, of those given to train on."""
+    return 0 if any(file.split == "test" for file in listing.files) else round(0.2 * _given(listing))
 
 
 def _settings(config: RunSpec, kind: Kind, images: int) -> RunSpec:
@@ -153,13 +162,21 @@ def _epochs(images: int, batch: int, fewest: int, steps: int) -> int:
     return max(fewest, math.ceil(steps * batch / images))
 
 
-def costs_of(way: Way, sources: Sources, *, timed: bool) -> Costs:
+def length_of_final(config: RunSpec, sources: Sources) -> float:
+    """How long the training on all images takes that follows that of a run alone, as a multiple of it; 0 where the
+    source has test images, so that none follows."""
+    listing = sources.listing(config)
+    return _given(listing) / _trained(listing) if config.fold is None and _set_aside(listing) else 0
+
+
+def costs_of(way: Way, sources: Sources, *, timed: bool, alone: bool) -> Costs:
     """What a way takes.
 
     Args:
         way: with its settings.
         sources: lists the images.
         timed: by steps that are timed now, instead of reckoned: how busy the machine is decides nothing then.
+        alone: whether this is a run by itself, which may be followed by a training on all images.
     """
     config = way.config
     assert config.net is not None
@@ -167,17 +184,19 @@ def costs_of(way: Way, sources: Sources, *, timed: bool) -> Costs:
     assert config.batch_size is not None
     listing = sources.listing(config)
     images, side = _trained(listing), config.image_size
+    more = length_of_final(config, sources) if alone else 0
     if way.kind == "features":
         # Those of the images as they are, of copies, and once more of copies that may be mirrored.
         each = (_feature_seconds if timed else _reckoned_feature_seconds)(config.net, side, config.device)
         views = 1 + COPIES * (2 if config.augment is None else 1)
-        return Costs(views * images * each * (1 - HELD_OUT), (views * HELD_OUT * images + len(listing.files)) * each)
+        final = views * HELD_OUT * images + len(listing.files) + COPIES * max(0, more - 1) * images
+        return Costs(views * images * each * (1 - HELD_OUT), final * each)
     if timed:
         speed = measured_speed(config.net, 3, side, config.batch_size, config.device)
     else:
         speed = this_machine(config.device).images_per_second(config.net, 3, side)
     seconds = BESIDE_STEPS * images * (config.epochs or 1) / speed
-    return Costs((1 - HELD_OUT) * seconds, seconds)
+    return Costs((1 - HELD_OUT) * seconds, (1 + more) * seconds)
 
 
 def _reckoned_feature_seconds(net: str, side: int, device: str) -> float:
@@ -206,16 +225,18 @@ class Agenda:
     seconds: float  # of trials and training, at most
     minutes: float
     timed: bool  # whether steps were timed for this
+    twice: bool  # whether the training that is measured is followed by one on all images
 
     def text(self) -> str:
         """What will happen, in a sentence or two."""
         about = f"about {duration_text(self.seconds)}{'' if self.timed else f', {CAUTION}'}"
+        on = "without test images, to be measured, then on all, for use" if self.twice else "on all"
         if len(self.ways) == 1:
-            text = f"to be trained: {self.ways[0].text}, {about}"
+            text = f"to be trained {on}: {self.ways[0].text}, {about}"
         else:
             tried = "; ".join(way.text for way in self.ways)
             text = (
-                f"to be tried on {HELD_OUT:.0%} of the images, held out by class, and the best trained on all, at most "
+                f"to be tried on {HELD_OUT:.0%} of the images, held out by class, and the best trained {on}, at most "
                 f"{about}: {tried}"
             )
         for way in self.left_out:
@@ -225,7 +246,9 @@ class Agenda:
         return text
 
 
-def agenda(config: RunSpec, ways: tuple[Way, ...], sources: Sources, minutes: float | None) -> Agenda:
+def agenda(
+    config: RunSpec, ways: tuple[Way, ...], sources: Sources, minutes: float | None, *, alone: bool = True
+) -> Agenda:
     """What of the ways fits into a time: each is tried if its trial, and the training of the longest, still do.
 
     Args:
@@ -233,14 +256,16 @@ def agenda(config: RunSpec, ways: tuple[Way, ...], sources: Sources, minutes: fl
         ways: that they leave open.
         sources: lists the images.
         minutes: for trials and training; None for as long as is usual.
+        alone: whether this is a run by itself.
     """
     if minutes is not None and not 0 < minutes < math.inf:
         raise ConfigError(f"minutes = {minutes:g} received; training takes a time above 0")
     asked, minutes = minutes is not None, MINUTES if minutes is None else minutes
-    first, costs = _first(ways[0], sources, 60 * minutes, timed=asked)
+    cost_of = partial(costs_of, sources=sources, timed=asked, alone=alone)
+    first, costs = _first(ways[0], sources, 60 * minutes, cost_of)
     kept, left_out, trials, longest = [first], list[Way](), costs.trial, costs.final
     for way in ways[1:]:
-        cost = costs_of(way, sources, timed=asked)
+        cost = cost_of(way)
         if trials + cost.trial + max(longest, cost.final) <= 60 * minutes:
             kept.append(way)
             trials, longest = trials + cost.trial, max(longest, cost.final)
@@ -252,15 +277,15 @@ def agenda(config: RunSpec, ways: tuple[Way, ...], sources: Sources, minutes: fl
         kept = [Way(first.kind, replace(first.config, epochs=epochs, evaluate_every=max(1, epochs // 4)))]
     # The features of the trial are those of the training, too.
     seconds = longest + (trials if len(kept) > 1 or first.kind == "features" else 0)
-    return Agenda(tuple(kept), tuple(left_out), seconds, minutes, asked)
+    return Agenda(tuple(kept), tuple(left_out), seconds, minutes, asked, alone and length_of_final(config, sources) > 0)
 
 
-def _first(way: Way, sources: Sources, seconds: float, *, timed: bool) -> tuple[Way, Costs]:
+def _first(way: Way, sources: Sources, seconds: float, cost_of: Callable[[Way], Costs]) -> tuple[Way, Costs]:
     """The first way, for features with images made so much smaller that it fits the time, if any do."""
-    cost = costs_of(way, sources, timed=timed)
+    cost = cost_of(way)
     for side in SIDES[1:] if way.kind == "features" and way.config.image_size == FEATURES_SIDE else ():
         if cost.trial + cost.final <= seconds:
             break
         way = replace(way, config=replace(way.config, image_size=side))
-        cost = costs_of(way, sources, timed=timed)
+        cost = cost_of(way)
     return way, cost

@@ -14,7 +14,7 @@ function resultSection(page) {
     `Test ${setting.headline} in %, one dot per seed, mean and standard deviation. ${imagesText(setting)}`,
     element("div", { class: "selections" }, page.data.selections.map(({ key }) =>
       selectionPlot(key, methods, domain, panel, setting.headline))),
-    setting.cautions.length ? sentenceList(setting.cautions) : null,
+    setting.remarks.length ? sentenceList(setting.remarks) : null,
     table(setting.tables.comparison),
     setting.tables.intervals ? table(setting.tables.intervals) : null,
     setting.tables.trials ? table(setting.tables.trials) : null,
