@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from procrustean.base.errors import DataError
-from procrustean.data.grouping import PARENT, path_below
 from procrustean.data.image_files import SUFFIXES, ImageFile, Problems
+from procrustean.data.image_groups import PARENT, path_below
 from procrustean.data.image_lists import (
     EMPTY_CLASS,
     NESTED,
@@ -116,20 +116,6 @@ def _folders(parent: Path, root: Path, bad: Problems) -> list[Path]:
     entries = entries_of(parent)
     bad.update({str(path.relative_to(root)): OUTSIDE for path in entries if not path.is_dir()})
     return [path for path in entries if path.is_dir()]
-
-
-def hidden_folders(root: Path) -> list[str]:
-    """Folders of images whose names begin with a dot, which are passed over: in the root, and among its classes."""
-    below = [root, *(path for path in _seen(root) if path.is_dir() and path.name.lower() in SPLIT_NAMES)]
-    hidden = [path for folder in below for path in _seen(folder) if path.name.startswith(".") and path.is_dir()]
-    return [str(path.relative_to(root)) for path in hidden if any(map(_looks_like_an_image, path.rglob("*")))]
-
-
-def _seen(folder: Path) -> list[Path]:
-    try:
-        return sorted(folder.iterdir(), key=lambda path: path.name)
-    except OSError:
-        return []  # listing the images says so
 
 
 def _looks_like_an_image(path: Path) -> bool:

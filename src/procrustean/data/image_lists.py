@@ -29,8 +29,8 @@ from procrustean.data.image_files import (
     headers,
     untold,
 )
+from procrustean.data.image_groups import LikelyGroups, likely_groups
 from procrustean.data.imageset import Images, ImageSet, Splits, StoredImages, room_for
-from procrustean.data.likely_groups import LikelyGroups, likely_groups
 from procrustean.data.set_aside import set_aside_test
 
 #: How many are named by training, which refuses them, and by `procrustean inspect`, which is there to find them.
@@ -152,7 +152,6 @@ class FileListing:
     named: Collection[str] = ()  # splits of which the source has a folder or a row, with an image or without
     columns: Sequence[str] = ()  # of a table
     likely: LikelyGroups | None = None  # by a column of the table
-    hidden: Sequence[str] = ()  # folders of images that are passed over for the dot in their names
     known: Mapping[str, Header] | None = None  # headers, where the files have been opened already
     progress: Progress = untold  # told how many files are read
 
@@ -196,8 +195,6 @@ class FileListing:
             pixels = chosen(pixels, good)
         if moving := sum(self.headers[file.name].frames > 1 for file in kept):
             notes.append(f"{moving} image{'s' * (moving > 1)} with several frames or pages: the first one is used")
-        if self.hidden:
-            notes.append(self.hidden_text())
         shallow = depth.text()
         if not shallow:
             return self.in_splits(kept, pixels, notes)
@@ -213,10 +210,6 @@ class FileListing:
         pixels = room_for((len(files), side, side, 3))
         decode_into(pixels, files, bad, depth, notes, self.progress)
         return StoredImages(pixels) if isinstance(pixels, np.memmap) else pixels
-
-    def hidden_text(self) -> str:
-        """Which folders of images are passed over."""
-        return f"passed over, since the name begins with a dot: {', '.join(self.hidden)}; rename what is to be used"
 
     def in_splits(self, kept: Sequence[ImageFile], pixels: Images | StoredImages, notes: Sequence[str] = ()) -> Splits:
         """The splits of decoded images of this listing, a test set set aside if none was given.

@@ -24,7 +24,7 @@ from procrustean.base.stop_signals import heed_stop
 from procrustean.data.sets.known_sets import data_roots
 
 if TYPE_CHECKING:
-    from procrustean.data.likely_groups import LikelyGroups
+    from procrustean.data.image_groups import LikelyGroups
 
 Images = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.int64]

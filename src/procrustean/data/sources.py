@@ -113,10 +113,9 @@ def load_source(
 
 def list_source(source: str, on_bad_image: OnBadImage = "error", group: str | None = None) -> FileListing:
     """The images that a folder, a table or a saved data set names, not decoded, perhaps with what belongs together."""
-    from procrustean.data.folders import hidden_folders, labels_of
-    from procrustean.data.grouping import grouped_by_path, names_groups
+    from procrustean.data.folders import labels_of
+    from procrustean.data.image_groups import by_column, grouped_by_path, names_groups
     from procrustean.data.image_lists import FileListing
-    from procrustean.data.likely_groups import by_column
     from procrustean.data.tables import read_columns
 
     path = _path(source)
@@ -130,13 +129,12 @@ def list_source(source: str, on_bad_image: OnBadImage = "error", group: str | No
         for column in filter(names_groups, columns if group is None else ()):
             rows = _lister(path, is_table, table)(path, {}, set(), "skip", column)
             likely = likely or by_column(column, {file.name: file.group for file in rows})
-        hidden = [] if is_table else hidden_folders(path)
         if group is not None and not any(file.group for file in files):
             files = grouped_by_path(files, group, path.parent if is_table else path, columns)
     except OSError as error:
         raise _out_of_reach(source, error) from error
     name = path.stem if is_table else path.resolve().name
-    return FileListing(name, str(path), files, bad, on_bad_image, named, columns, likely, hidden)
+    return FileListing(name, str(path), files, bad, on_bad_image, named, columns, likely)
 
 
 def _lister(

@@ -146,14 +146,15 @@ def _digests(images: ImageSet) -> list[str]:
 
 def _read(folder: Path, view: str, digests: Sequence[str], features: Tensor) -> npt.NDArray[np.int64]:
     """Fill in the features that are kept; the rows of the images that have none, or none that can be read."""
-    missing = {digest: [] for digest in digests}  # type: dict[str, list[int]]
+    missing: dict[str, list[int]] = {}
     for row, digest in enumerate(digests):
-        missing[digest].append(row)
+        missing.setdefault(digest, []).append(row)
     for path in sorted(folder.glob(f"{view}*.safetensors")):
-        with contextlib.suppress(OSError, SafetensorError, KeyError), safe_open(path, "pt") as file:
-            kept = file.get_tensor("features")
-            for digest, found in zip((file.metadata() or {})["images"].split(), kept, strict=True):
-                features[missing.pop(digest, [])] = found
+        with contextlib.suppress(OSError, SafetensorError, KeyError, ValueError), safe_open(path, "pt") as file:
+            kept = (file.metadata() or {})["images"].split()
+            if missing.keys() & set(kept):  # else it is of other images
+                for digest, found in zip(kept, file.get_tensor("features"), strict=True):
+                    features[missing.pop(digest, [])] = found
     return np.array(sorted(row for rows in missing.values() for row in rows), np.int64)
 
 
