@@ -39,7 +39,6 @@ OUTSIDE = "not inside a class folder"
 #: What is wrong with a folder; everything else is wrong with files.
 EMPTY_CLASS = "class folder without images"
 NESTED = "a folder inside a class folder; --group parent takes such folders for groups"
-NOT_TRAINED = "but not in the train split"  # of a class that is tested
 #: How tables call images that they hold themselves.
 _ROW = re.compile(r"(\S+ )?row \d+")
 
@@ -66,7 +65,7 @@ def counted(bad: Problems) -> str:
     >>> counted({"cat/1.png": "not an image", "cat/2.png": "empty file", "dog": EMPTY_CLASS})
     '2 files and 1 folder'
     """
-    folders = sum(any(what in why for what in (EMPTY_CLASS, NESTED, NOT_TRAINED)) for why in bad.values())
+    folders = sum(why in (EMPTY_CLASS, NESTED) for why in bad.values())
     numbers = {"file": len(bad) - folders, "folder": folders}
     return " and ".join(f"{number} {what}{'s' * (number > 1)}" for what, number in numbers.items() if number)
 
@@ -138,6 +137,15 @@ def split_name(given: str, where: str) -> str:
 def composed(name: str) -> str:
     """A class name in Unicode's composed form, as which most systems store it: the same word is the same class."""
     return unicodedata.normalize("NFC", name)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What there is in a folder or a table."""
+
+    files: list[ImageFile]
+    bad: Problems
+    named: set[str]  # splits of which there is a folder or a row, with an image or without
 
 
 @dataclass(frozen=True)
@@ -239,20 +247,17 @@ class FileListing:
             )
 
 
-def not_trained(label: str, split: str, only_trained: Collection[str]) -> str:
-    """What to say of a class that is tested but not trained on; it may be spelt otherwise there."""
-    near = suggestion(label, only_trained, limit=1)
-    text = f"class {label!r} is in the {split} split {NOT_TRAINED}; add training images or remove it"
-    return f"{text}. {near}" if near else text
-
-
 def check_classes(files: Sequence[ImageFile], where: str, hint: str = "add some") -> None:
     """DataError for fewer than two classes, or classes that are tested but not trained on."""
     classes = {split: {file.label for file in files if file.split == split} for split in SPLIT_NAMES.values()}
     for split in ("test", "val"):
         extra = sorted(classes[split] - classes["train"])
         if extra and classes["train"]:
-            raise DataError(f"{where}: {not_trained(extra[0], split, classes['train'] - classes[split])}")
+            near = suggestion(extra[0], classes["train"] - classes[split], limit=1)  # it may be spelt otherwise there
+            raise DataError(
+                f"{where}: class {extra[0]!r} is in the {split} split but not in the train split; add training images "
+                f"or remove it{f'. {near}' if near else ''}"
+            )
     if len(classes["train"]) < 2:
         raise DataError(
             f"{where}: at least two classes with training images are needed, found {len(classes['train'])}; {hint}"
