@@ -61,7 +61,6 @@ def load_npz(path: Path) -> Splits:
     labels = {split: _labels(arrays, split, path) for split in SPLITS if f"{split}_images" in arrays}
     classes = _classes(arrays, labels, path)
     sets = {split: _image_set(arrays, split, given, classes, path) for split, given in labels.items()}
-    _refuse_untrained(sets, path)
     train, test, aside, note = sets["train"], sets.get("test"), None, ""
     if test is None:
         train, test, aside, note = set_aside_test(train, str(path))
@@ -121,11 +120,3 @@ def _image_set(
         return ImageSet(images[..., None] if images.ndim == 3 else images, labels, classes)
     except DataError as error:
         raise DataError(f"{path}, {split} split: {error}") from error
-
-
-def _refuse_untrained(sets: dict[str, ImageSet], path: Path) -> None:
-    for split, images in sets.items():
-        extra = np.flatnonzero((images.counts > 0) & (sets["train"].counts == 0))
-        if len(extra):
-            name = images.classes[extra[0]]
-            raise DataError(f"{path}: class {name!r} is in the {split} split but has no training image; add some")
