@@ -66,7 +66,7 @@ class Reporter:
         """Leaves the terminal as it was, also in the middle of a run; the reporter can be used again."""
 
 
-class Share:
+class Headway:
     """How far long work on images or files is: told from a second on, until the program is asked to stop.
 
     Args:

@@ -25,7 +25,7 @@ from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 from procrustean.base.errors import ConfigError
 from procrustean.base.machine import free_memory
 from procrustean.base.optional_libraries import installing
-from procrustean.base.progress import Share
+from procrustean.base.progress import Headway
 from procrustean.data.imageset import Images
 
 #: The format whose 16-bit pixels Pillow hands out as 32-bit ones, from 0 to 65535.
@@ -125,10 +125,10 @@ def _in_turn(
     # Several rows at a time: of a hundred thousand, the pool's own notes would take more than small images do.
     step = max(1, min(MOST_IN_TURN, len(rows) // (4 * pool._max_workers)))
     parts = [rows[start : start + step] for start in range(0, len(rows), step)]
-    share = Share(progress, what, len(rows))
+    headway = Headway(progress, what, len(rows))
     for made in pool.map(lambda part: [work(row) for row in part], parts):
         yield from made
-        share.done(len(made))
+        headway.done(len(made))
 
 
 def _taken(image: Image.Image) -> float | None:

@@ -21,7 +21,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from procrustean.base.errors import CannotWrite
 from procrustean.base.files import write_atomically
-from procrustean.base.progress import Reporter, Share
+from procrustean.base.progress import Headway, Reporter
 from procrustean.base.random_numbers import Stream
 from procrustean.data.augment.on_device import with_border
 from procrustean.data.augment.settings import Augmentation
@@ -86,16 +86,15 @@ class FeatureStores:
         missing = _read(self._folder, view, digests, features)
         if not len(missing):
             return
-        what = f"features of images ({name}{'' if copy is None else ', augmented'})"
-        self._reporter.say(f"computing {what}: {len(missing):,}, kept in {self._folder}")
+        what = f"features ({name}{'' if copy is None else ', augmented'})"
+        self._reporter.say(f"computing {what} of {len(missing):,} images, kept in {self._folder}")
         device = next(self._net.parameters()).device
         source = LabelledImages(images, device=device, mean=mean, std=std, augmentation=spec)
-        backbone, share = folded(self._net.backbone), Share(self._reporter.reading, what, len(missing))
+        backbone, headway = folded(self._net.backbone), Headway(self._reporter.reading, what, len(missing))
         for part in np.split(missing, range(KEPT_TOGETHER, len(missing), KEPT_TOGETHER)):
             for rows in np.split(part, range(AT_A_TIME, len(part), AT_A_TIME)):
-                share.done(0)
                 features[rows] = _computed(backbone, source, images, rows, [digests[row] for row in rows], copy)
-                share.done(len(rows))
+                headway.done(len(rows))
             _write(self._folder, view, [digests[row] for row in part], features[part])
 
 
