@@ -20,8 +20,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from procrustean.base import ConfigError, DataError
+from procrustean.base import ConfigError, DataError, stop_signals
 from procrustean.base import progress as progress_room
+from procrustean.base.stop_signals import StopRequest
 from procrustean.data import build, image_files, imageset, load_source
 from procrustean.data.image_files import BYTES_PER_PIXEL, SHARE, LargeImages
 from procrustean.data.imageset import StoredImages
@@ -449,3 +450,21 @@ def test_how_far_the_reading_is_is_told_from_a_second_on(folder: Path, monkeypat
     monkeypatch.setattr(image_files, "MOST_IN_TURN", 1)
     image_files.headers(files, {}, lambda *progress: told.append(progress))
     assert told == [("looking at images", done, len(files)) for done in range(1, len(files) + 1)]
+
+
+def test_a_stop_ends_the_reading_and_what_waits_is_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(400):
+        save(tmp_path / "ab"[number % 2] / f"{number}.png", Image.new("RGB", (8, 8)))
+    listing, opened = list_source(str(tmp_path)), list[str]()
+    asked = StopRequest()
+
+    def header(image: Image.Image) -> None:
+        opened.append("one")
+        asked.signal = 2
+        time.sleep(0.001)
+
+    monkeypatch.setattr(image_files, "_header", header)
+    monkeypatch.setattr(stop_signals, "_HEARD", [asked])
+    with pytest.raises(stop_signals.Interrupted):
+        listing.load()
+    assert len(opened) < 200
