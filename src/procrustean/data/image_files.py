@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -173,7 +173,6 @@ def decode_into(
     pixels: Images,
     files: Sequence[ImageFile],
     bad: Problems,
-    depth: BitDepth | None = None,
     notes: Notes | None = None,
     progress: Progress = untold,
 ) -> None:
@@ -183,39 +182,36 @@ def decode_into(
         pixels: where to, [N, height, width, channels]; the size that they get.
         files: the images.
         bad: what cannot be used, and takes what cannot be decoded.
-        depth: notes how many bits are used.
-        notes: takes what else each file tells while it is open.
+        notes: takes what each file tells while it is open.
         progress: told how many are decoded.
     """
     good = [row for row, file in enumerate(files) if file.name not in bad]
     with _readers() as pool:
         large = LargeImages(pool._max_workers)
         what = f"reading images, {pixels.shape[2]} x {pixels.shape[1]}"
-        problems = _in_turn(
-            pool, lambda row: _decode(files[row], pixels[row], large, depth, notes), good, what, progress
-        )
+        problems = _in_turn(pool, lambda row: _decode(files[row], pixels[row], large, notes), good, what, progress)
         bad.update({files[row].name: problem for row, problem in zip(good, problems, strict=True) if problem})
 
 
-@dataclass(frozen=True)
 class Notes:
-    """What files tell of themselves while they are decoded, by their names."""
+    """What files tell of themselves while they are decoded, by several threads.
 
-    headers: dict[str, Header] = field(default_factory=dict)  # of damaged ones too
-    digests: dict[str, str] = field(default_factory=dict)  # sha256 (hex) of all pixels, upright and in colour
+    The 16-bit images of X-ray and microscope cameras often use the lower bits alone: cut to the upper eight, they are
+    dark.
 
-
-class BitDepth:
-    """How many bits the 16-bit images of a set use, gathered while they are decoded, by several threads.
-
-    Those of X-ray and microscope cameras often use the lower ones alone: cut to the upper eight, they are dark.
+    Args:
+        of_all: whether to note headers and digests, too.
     """
 
-    def __init__(self) -> None:
-        self._highest: list[float] = []  # value of each 16-bit image
+    def __init__(self, *, of_all: bool = False) -> None:
+        self.headers: dict[str, Header] = {}  # by name, of damaged files too
+        self.digests: dict[str, str] = {}  # sha256 (hex) of all pixels, upright and in colour
+        self._of_all, self._highest = of_all, list[float]()  # value of each 16-bit image
 
-    def look_at(self, image: Image.Image) -> None:
+    def opened(self, file: ImageFile, image: Image.Image) -> None:
         """Note an image that has been opened and not been decoded yet."""
+        if self._of_all:
+            self.headers[file.name] = _header(image)
         if is_16_bit_grey(image):
             self._highest.append(float(image.getextrema()[1]))  # type: ignore[arg-type]
         # Of colours Pillow keeps the upper eight bits; how they are packed in the file tells that there were more.
@@ -223,7 +219,14 @@ class BitDepth:
             bands = zip(image.getbands(), image.getextrema(), strict=True)
             self._highest.append(256 * max(high for band, (_, high) in bands if band != "A") + 255)  # type: ignore[misc,has-type]
 
-    def text(self) -> str:
+    def decoded(self, file: ImageFile, upright: Image.Image) -> None:
+        """Note an image with all its pixels."""
+        if self._of_all:
+            digest = hashlib.sha256(upright.tobytes())
+            digest.update(repr(upright.size).encode())
+            self.digests[file.name] = digest.hexdigest()
+
+    def too_few_bits(self) -> str:
         """What to do if the images use few of their bits; empty if there is nothing to do."""
         highest = int(max(self._highest, default=0))
         bits = highest.bit_length()
@@ -312,19 +315,15 @@ class LargeImages:
         return self._one if image.width * image.height > self._pixels else nullcontext()
 
 
-def _decode(file: ImageFile, out: Images, large: LargeImages, depth: BitDepth | None, notes: Notes | None) -> str:
+def _decode(file: ImageFile, out: Images, large: LargeImages, notes: Notes | None) -> str:
     """Write the image into `out`; the answer is the problem, empty when there is none."""
     try:
         with file.open() as image, large.turn_of(image):
             if notes is not None:
-                notes.headers[file.name] = _header(image)
-            if depth is not None:
-                depth.look_at(image)
+                notes.opened(file, image)
             whole = upright_image(image, out.shape[2])
             if notes is not None:
-                digest = hashlib.sha256(whole.tobytes())
-                digest.update(repr(whole.size).encode())
-                notes.digests[file.name] = digest.hexdigest()
+                notes.decoded(file, whole)
             out[:] = resized(whole, out.shape)
     except Exception as error:  # decoders raise nearly anything on damaged files
         return reason(file.content, error)

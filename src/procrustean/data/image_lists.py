@@ -18,7 +18,6 @@ from procrustean.data.image_files import (
     EMPTY_FILE,
     NOT_AN_IMAGE,
     SUFFIXES,
-    BitDepth,
     Header,
     ImageFile,
     Notes,
@@ -168,17 +167,15 @@ class FileListing:
         """By the name of the file; files without one go to `bad`."""
         return headers(self.files, self.bad, self.progress) if self.known is None else self.known
 
-    def read(
-        self, side: int, bad: Problems, depth: BitDepth
-    ) -> tuple[FileListing, Images | StoredImages, dict[str, str]]:
-        """All images, small and square, each file opened once: the listing with headers, pixels, digests.
+    def read(self, side: int, bad: Problems) -> tuple[FileListing, Images | StoredImages, Notes]:
+        """All images, small and square, each file opened once: the listing with headers, pixels, what was noted.
 
         Files that cannot be used go to `bad`, and those without a header to that of the listing, too.
         """
-        notes = Notes()
-        pixels = self._pixels(self.files, side, bad, depth, notes)
+        notes = Notes(of_all=True)
+        pixels = self._pixels(self.files, side, bad, notes)
         unopened = {file.name: bad[file.name] for file in self.files if file.name not in notes.headers}
-        return replace(self, bad={**self.bad, **unopened}, known=notes.headers), pixels, notes.digests
+        return replace(self, bad={**self.bad, **unopened}, known=notes.headers), pixels, notes
 
     def load(self, image_size: int | None = None) -> Splits:
         """Decode the images; without test images a fifth of each class is set aside.
@@ -190,8 +187,8 @@ class FileListing:
         size, notes = common_size(self.files, self.headers, image_size)
         bad = dict(self.bad)
         readable = [file for file in self.files if file.name in self.headers]
-        depth = BitDepth()
-        pixels = self._pixels(readable, size, bad, depth)
+        seen = Notes()
+        pixels = self._pixels(readable, size, bad, seen)
         if self.on_bad_image == "error":
             refuse(bad, self.where)
         good = [row for row, file in enumerate(readable) if file.name not in bad]
@@ -203,7 +200,7 @@ class FileListing:
             pixels = chosen(pixels, good)
         if moving := sum(self.headers[file.name].frames > 1 for file in kept):
             notes.append(f"{moving} image{'s' * (moving > 1)} with several frames or pages: the first one is used")
-        shallow = depth.text()
+        shallow = seen.too_few_bits()
         if not shallow:
             return self.in_splits(kept, pixels, notes)
         try:
@@ -212,11 +209,9 @@ class FileListing:
             raise DataError(f"{error}\n{shallow}") from error
         return replace(splits, note=f"{splits.note}\nwarning: {shallow}".lstrip())
 
-    def _pixels(
-        self, files: Sequence[ImageFile], side: int, bad: Problems, depth: BitDepth, notes: Notes | None = None
-    ) -> Images | StoredImages:
+    def _pixels(self, files: Sequence[ImageFile], side: int, bad: Problems, notes: Notes) -> Images | StoredImages:
         pixels = room_for((len(files), side, side, 3))
-        decode_into(pixels, files, bad, depth, notes, self.progress)
+        decode_into(pixels, files, bad, notes, self.progress)
         return StoredImages(pixels) if isinstance(pixels, np.memmap) else pixels
 
     def in_splits(self, kept: Sequence[ImageFile], pixels: Images | StoredImages, notes: Sequence[str] = ()) -> Splits:
