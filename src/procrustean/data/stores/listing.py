@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,43 +21,31 @@ Labels = npt.NDArray[np.int64]
 Resize = Literal["crop", "stretch"]
 
 
-class Sources(Protocol):
-    """Where the images of a split are taken from."""
-
-    def __len__(self) -> int: ...
-
-    def name(self, row: int) -> str:
-        """What an image is called in messages."""
-        ...
-
-    def payload(self, start: int, stop: int) -> list[str | bytes | npt.NDArray[np.uint8]]:
-        """Images start to stop for a worker: paths, encoded images, or pixels."""
-        ...
-
-
-@dataclass(frozen=True)
-class FileSources:
-    """Image files below a folder."""
-
-    root: Path
-    paths: Sequence[str]
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def name(self, row: int) -> str:
-        return self.paths[row]
-
-    def payload(self, start: int, stop: int) -> list[str | bytes | npt.NDArray[np.uint8]]:
-        return [str(self.root / path) for path in self.paths[start:stop]]
-
-
 @dataclass
 class Part:
     """The images of one split with their labels."""
 
-    sources: Sources
+    place: Path  # the file that holds them
+    images: Sequence[Any]  # encoded, or pixels
     labels: Labels
+
+    def name(self, row: int) -> str:
+        """What an image is called in messages."""
+        return f"{self.place.name}, image {row}"
+
+    def payload(self, start: int, stop: int) -> list[str | bytes | npt.NDArray[np.uint8]]:
+        """Images start to stop for a worker: paths, encoded images, or pixels."""
+        return list(self.images[start:stop])
+
+
+class FilePart(Part):
+    """The same of files: `images` are their paths below the folder `place`."""
+
+    def name(self, row: int) -> str:
+        return str(self.images[row])
+
+    def payload(self, start: int, stop: int) -> list[str | bytes | npt.NDArray[np.uint8]]:
+        return [str(self.place / path) for path in self.images[start:stop]]
 
 
 @dataclass
@@ -171,7 +159,7 @@ def listing_of(
                 continue
             paths.append(place)
             labels.append(line.label)
-        listing.parts[split] = Part(FileSources(root, paths), np.asarray(labels, np.int64))
+        listing.parts[split] = FilePart(root, paths, np.asarray(labels, np.int64))
         listing.listed[split] = counted(all_labels, len(classes))
     return listing
 

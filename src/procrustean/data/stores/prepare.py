@@ -177,7 +177,7 @@ def _seconds_per_image(listing: Listing, size: int, resize: Resize) -> float:
     for part in listing.parts.values():
         count = len(part.labels)
         for row in range(0, count, max(1, count * len(listing.parts) // SAMPLE)):
-            (image,) = part.sources.payload(row, row + 1)
+            (image,) = part.payload(row, row + 1)
             tried += 1
             try:
                 decode(image, out, resize)

@@ -136,7 +136,7 @@ class Building:
         """sha256 (hex) of the images that go in and how they are stored."""
         digest = hashlib.sha256(json.dumps([self.name, self.size, self.resize, self.listing.classes]).encode())
         for split, part in self.listing.parts.items():
-            names = "\n".join(part.sources.name(row) for row in range(len(part.labels)))
+            names = "\n".join(part.name(row) for row in range(len(part.labels)))
             digest.update(f"{split}\n{names}\n".encode())
             digest.update(np.ascontiguousarray(part.labels, "<i8").data)
         return digest.hexdigest()
@@ -220,7 +220,7 @@ class Building:
             "digest": content_digest(chunks, labels, splits),
             "chunk_images": self.chunk_images,
             "chunks": chunks,
-            "source": self._source(),
+            "source": str(next(iter(self.listing.parts.values())).place),
             "made_with": {"procrustean": __version__, "pillow": PIL.__version__},
         }
         _write(self.draft / "labels.npy", _as_npy(labels))
@@ -270,7 +270,7 @@ class Building:
 
     def _decode(self, number: int, offset: int, pool: WorkerPool, slot: int) -> tuple[int, Decoded]:
         start = number * self.chunk_images
-        images = [image for part, rows in self._rows(number) for image in part.sources.payload(rows[0], rows[1])]
+        images = [image for part, rows in self._rows(number) for image in part.payload(rows[0], rows[1])]
         place = offset + start * self.size * self.size * 3
         decoded: Decoded = pool.run(Chunk(images, str(self.draft / "images.npy"), place, self.size, self.resize))
         return number, decoded
@@ -286,12 +286,8 @@ class Building:
             before += len(part.labels)
 
     def _name(self, number: int, place: int) -> str:
-        names = [part.sources.name(row) for part, rows in self._rows(number) for row in range(*rows)]
+        names = [part.name(row) for part, rows in self._rows(number) for row in range(*rows)]
         return names[place]
-
-    def _source(self) -> str:
-        sources = next(iter(self.listing.parts.values())).sources
-        return str(getattr(sources, "root", getattr(sources, "path", "")))
 
 
 def _noted(line: str) -> tuple[int, Decoded] | None:
