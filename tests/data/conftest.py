@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from procrustean.data.sets import tiered_imagenet, tiny_imagenet
-from procrustean.data.sets.prepared_set import Prepared, prepared_set
+from procrustean.data.sets.prepared_files import Prepared, prepared_set
 
 FAULTS = ("missing", "truncated", "wrong label", "duplicate", "no folder")
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from procrustean import fit
 from procrustean.base import ConfigError
 from procrustean.data import ImageSet, Splits, build, select
-from procrustean.data.sets.known_sets import known
+from procrustean.data.sets.data_set_table import known
 from procrustean.engine import evaluate
 from procrustean.engine.evaluate import class_totals, confusion, metrics_of
 

@@ -146,8 +146,8 @@ class Prepare:
         from procrustean.base.progress import make_reporter
         from procrustean.cli.outputs import check_folder
         from procrustean.data.image_lists import named
-        from procrustean.data.sets.known_sets import data_roots
-        from procrustean.data.sets.prepared_set import prepared_set
+        from procrustean.data.sets.data_set import data_roots
+        from procrustean.data.sets.prepared_files import prepared_set
         from procrustean.data.stores.prepare import SHOWN, plan, prepare
 
         layout, root = prepared_set(self.name), data_roots(self.data_dir)[0]
@@ -203,8 +203,8 @@ class Verify:
 
     def run(self) -> int:
         from procrustean.base.console import write_result
-        from procrustean.data.sets.known_sets import data_roots
-        from procrustean.data.sets.prepared_set import prepared_set
+        from procrustean.data.sets.data_set import data_roots
+        from procrustean.data.sets.prepared_files import prepared_set
         from procrustean.data.stores.store import verify
 
         path = prepared_set(self.name).found(data_roots(self.data_dir), self.size)

@@ -105,7 +105,7 @@ def training(device: str) -> Iterator[str]:
 def places(data_dir: Path | None) -> Iterator[str]:
     """Free memory and disk, and the folders in which data sets are looked for."""
     from procrustean.base.machine import free_memory
-    from procrustean.data.sets.known_sets import data_roots
+    from procrustean.data.sets.data_set import data_roots
 
     yield f"Memory: {free_memory() / GIB:.1f} GiB free"
     yield f"Disk: {shutil.disk_usage('.').free / GIB:.0f} GiB free in {Path.cwd()}"

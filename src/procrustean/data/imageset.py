@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from procrustean.base.errors import ConfigError, DataError, did_you_mean
 from procrustean.base.stop_signals import heed_stop
-from procrustean.data.sets.known_sets import data_roots
+from procrustean.data.sets.data_set import data_roots
 
 if TYPE_CHECKING:
     from procrustean.data.image_groups import LikelyGroups

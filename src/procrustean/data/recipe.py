@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from procrustean.base.epochs import whole_epochs
 from procrustean.base.errors import ConfigError, did_you_mean
-from procrustean.data.augment.parts import JITTER, NAMES, parts_of
+from procrustean.data.augment.named_parts import JITTER, NAMES, parts_of
 
 #: What `--recipe` takes beside the names: the data set's, the same if the paper has one, the method's own.
 CHOICES = ("auto", "paper", "own")
@@ -40,7 +40,7 @@ class Recipe:
     milestones: tuple[float, ...]  # shares of the epochs after which "steps" multiplies the rate by `decay`
     decay: float
     warmup_epochs: int  # linear, ending at `lr`
-    augment: str  # one of `augment.parts.NAMES`, or `PARTS` with + between them
+    augment: str  # one of `augment.named_parts.NAMES`, or `PARTS` with + between them
     crop: int | None  # side of what the network is shown while training; None: that of the image
     evaluation_crop: int | None  # side of the middle part that it is tested on; None: the whole image
     padding: int  # zero pixels added on each side before the crop

@@ -13,9 +13,11 @@ import numpy as np
 
 from procrustean.base.errors import ConfigError, DataError, suggestion
 from procrustean.base.files import expanded
+from procrustean.data.fold_splits import in_fold
 from procrustean.data.npz import load_npz, npz_counts, read_arrays
-from procrustean.data.set_aside import in_fold, shares_for_test
-from procrustean.data.sets.known_sets import DATA_SETS, Request, all_sets, known, silent
+from procrustean.data.set_aside import shares_for_test
+from procrustean.data.sets.data_set import Request, silent
+from procrustean.data.sets.data_set_table import DATA_SETS, all_sets, known
 
 if TYPE_CHECKING:
     from procrustean.data.image_lists import FileListing, Found, OnBadImage

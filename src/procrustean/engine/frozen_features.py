@@ -27,7 +27,7 @@ from procrustean.data.augment.on_device import with_border
 from procrustean.data.augment.settings import Augmentation
 from procrustean.data.imageset import ImageSet, blocks, read_images
 from procrustean.data.recipes import Recipe
-from procrustean.data.sets.known_sets import data_roots
+from procrustean.data.sets.data_set import data_roots
 from procrustean.engine.image_stores import as_they_are, augmentation_of
 from procrustean.engine.images import FeatureStore, LabelledImages
 from procrustean.nets.classifier import Centred, Classifier

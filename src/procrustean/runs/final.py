@@ -7,8 +7,8 @@ from pathlib import Path
 
 from procrustean.base.progress import Reporter
 from procrustean.base.stop_signals import stop_on_signal
+from procrustean.data.fold_splits import ALL, in_fold
 from procrustean.data.imageset import Splits
-from procrustean.data.set_aside import ALL, in_fold
 from procrustean.engine.stored_calibration import HELD_OUT_SCORES, TrialScores, held_out_scores
 from procrustean.engine.training import Interrupted
 from procrustean.records.finding_runs import FINAL, resume_command

@@ -8,9 +8,9 @@ from typing import Any
 
 from procrustean.base.errors import ProcrusteanError
 from procrustean.base.progress import Reporter
+from procrustean.data.fold_splits import in_fold
 from procrustean.data.image_lists import FileListing
 from procrustean.data.imageset import Splits
-from procrustean.data.set_aside import in_fold
 from procrustean.data.sources import is_files, list_source, load_source
 from procrustean.records.run_spec import RunSpec
 

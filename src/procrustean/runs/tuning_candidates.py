@@ -14,7 +14,8 @@ from procrustean.balance.types import Problem
 from procrustean.base.errors import ConfigError, ProcrusteanError
 from procrustean.data.imageset import Splits
 from procrustean.data.recipes import data_set
-from procrustean.data.sets.known_sets import DataSet, all_sets
+from procrustean.data.sets.data_set import DataSet
+from procrustean.data.sets.data_set_table import all_sets
 from procrustean.data.sources import has_validation
 from procrustean.engine.prepared import (
     Prepared,

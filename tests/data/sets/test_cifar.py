@@ -18,7 +18,7 @@ from procrustean.base import DataError
 from procrustean.data import build, load_source
 from procrustean.data.sets import cifar, official_files
 from procrustean.data.sets.cifar import CIFAR10, CIFAR100
-from procrustean.data.sets.known_sets import Request, data_roots, silent
+from procrustean.data.sets.data_set import Request, data_roots, silent
 
 PER_BATCH = 4
 

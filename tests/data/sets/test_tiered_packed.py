@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from procrustean.base import DataError
-from procrustean.data.sets.prepared_set import prepared_set
+from procrustean.data.sets.prepared_files import prepared_set
 from procrustean.data.stores.prepare import plan, prepare
 
 COUNTS = {"train": (3, 5), "val": (4,), "test": (2, 2)}

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from procrustean.base import ConfigError, DataError
-from procrustean.data.sets.prepared_set import prepared_set
+from procrustean.data.sets.prepared_files import prepared_set
 from procrustean.data.stores import store_writer as building
 from procrustean.data.stores.prepare import Plan, plan, prepare
 from procrustean.data.stores.store import open_store, store_path, verify

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from procrustean.base.errors import DataError
 from procrustean.data.recipe import IMAGENET_COLOURS, STANDARD
-from procrustean.data.sets.known_sets import published_counts
-from procrustean.data.sets.prepared_set import Prepared
+from procrustean.data.sets.data_set import published_counts
+from procrustean.data.sets.prepared_files import Prepared
 from procrustean.data.stores.listing import Line, Listing, folder_in, found_file, listing_of, read_lines
 
 SPLITS = ("train", "val", "test")

@@ -9,8 +9,8 @@ from typing import Any
 
 from procrustean.base.errors import DataError
 from procrustean.data.recipe import STANDARD
-from procrustean.data.sets.known_sets import published_counts
-from procrustean.data.sets.prepared_set import Archive, Prepared
+from procrustean.data.sets.data_set import published_counts
+from procrustean.data.sets.prepared_files import Archive, Prepared
 from procrustean.data.stores.listing import Line, Listing, found_file, listing_of, read_lines, read_text
 
 #: Our splits, and what the publishers call them. The labels of the official test images are not published.

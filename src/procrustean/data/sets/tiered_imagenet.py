@@ -22,8 +22,8 @@ from procrustean.base.errors import DataError
 from procrustean.data import restricted_pickle
 from procrustean.data.imageset import Splits, positions_by_class
 from procrustean.data.recipe import STANDARD
-from procrustean.data.sets.known_sets import published_list
-from procrustean.data.sets.prepared_set import Prepared
+from procrustean.data.sets.data_set import published_list
+from procrustean.data.sets.prepared_files import Prepared
 from procrustean.data.stores.listing import FilePart, Listing, Part, Tree, counted
 from procrustean.data.stores.store import Store
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from procrustean.base.errors import DataError
 from procrustean.data.recipe import IMAGENET_COLOURS, STANDARD
-from procrustean.data.sets.prepared_set import Prepared
+from procrustean.data.sets.prepared_files import Prepared
 from procrustean.data.stores.listing import Line, Listing, listing_of, read_text
 
 FOLDER = "tiny-imagenet-200"

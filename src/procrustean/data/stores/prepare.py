@@ -16,7 +16,7 @@ from procrustean.base.lease import in_turn
 from procrustean.data.download import Say
 from procrustean.data.image_files import Problems
 from procrustean.data.image_lists import named
-from procrustean.data.sets.prepared_set import Prepared
+from procrustean.data.sets.prepared_files import Prepared
 from procrustean.data.stores.listing import Listing, Resize, count_problems
 from procrustean.data.stores.store import Store, open_store, store_path
 from procrustean.data.stores.store_writer import Building, Progress, decode

@@ -11,7 +11,8 @@ from pathlib import Path
 from procrustean.base.errors import ConfigError, DataError, did_you_mean
 from procrustean.data.download import Say, download
 from procrustean.data.imageset import Splits
-from procrustean.data.sets.known_sets import DATA_SETS, DataSet, Request, all_sets, data_roots, known
+from procrustean.data.sets.data_set import DataSet, Request, data_roots
+from procrustean.data.sets.data_set_table import DATA_SETS, all_sets, known
 from procrustean.data.stores.listing import Listing, Resize
 from procrustean.data.stores.store import Store, open_store, store_path
 

@@ -1,4 +1,4 @@
-"""Data sets that can be named: what one is, and in which file of this folder each of them is described."""
+"""What a data set that can be named is; its file says what it is, what it is trained by and where its files are."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -83,29 +81,3 @@ def published_list(file: str) -> str:
 def published_counts(file: str) -> tuple[int, ...]:
     """Images of each class, from a list of the package."""
     return tuple(json.loads(published_list(file)))
-
-
-#: Where each of them is, and what it is called there.
-DATA_SETS = {
-    "digits": "digits:DIGITS",
-    "cifar10": "cifar:CIFAR10",
-    "cifar100": "cifar:CIFAR100",
-    "tiny-imagenet": "tiny_imagenet:TINY_IMAGENET",
-    "tiered-imagenet": "tiered_imagenet:TIERED_IMAGENET",
-    "tiered-imagenet-tuning": "tiered_imagenet:TUNING",
-    "imagenet-lt": "imagenet_lt:IMAGENET_LT",
-    "inaturalist18": "inaturalist:INATURALIST",
-}
-
-
-@cache
-def known(name: str) -> DataSet:
-    """A data set of the table."""
-    file, _, called = DATA_SETS[name].partition(":")
-    found: DataSet = getattr(import_module(f"procrustean.data.sets.{file}"), called)
-    return found
-
-
-def all_sets() -> tuple[DataSet, ...]:
-    """All of them, in the order of the table."""
-    return tuple(map(known, DATA_SETS))
