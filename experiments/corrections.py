@@ -70,10 +70,11 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("results/corrections.json"))
     parser.add_argument("--device", default="auto")
     parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--ways", nargs="+", default=WAYS)
     given = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
     rows = json.loads(given.output.read_text())["rows"] if given.output.exists() else []
-    left = [job for job in jobs() if not any(job.items() <= row.items() for row in rows)]
+    left = [job for job in jobs() if job["way"] in given.ways and not any(job.items() <= row.items() for row in rows)]
     with ProcessPoolExecutor(given.processes, mp_context=get_context("spawn")) as pool:
         for done in as_completed([pool.submit(measured, job, given.data, given.device) for job in left]):
             rows.append(done.result())

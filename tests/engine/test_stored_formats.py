@@ -21,8 +21,7 @@ from procrustean.deploy import load_model
 from procrustean.engine.stored_features import load_features
 from procrustean.records import RunSpec, load_result
 from procrustean.records.run_folder import RunFolder
-from procrustean.records.several_runs import chosen_run, read_comparison
-from procrustean.runs import auto_method as auto
+from procrustean.records.several_runs import Comparison, agreed, chosen_run, read_comparison
 from procrustean.runs import evaluate, load_run, tune
 from procrustean.runs.train_api import resume
 
@@ -112,7 +111,9 @@ def test_a_comparison_of_methods_stands_for_the_run_it_chose(compared: Path) -> 
     asked = RunSpec(
         "stripes.npz", method="auto", net="small", epochs=2, batch_size=16, hold_out=2, device="cpu", precision="fp32"
     )
-    assert auto._agreed(compared, asked).epochs == 2  # the same command goes on with it
+    kept = agreed(compared, Comparison, asked)
+    assert kept is not None
+    assert kept.config.epochs == 2  # the same command goes on with it
 
 
 def test_a_prepared_store_is_read(stored: Path) -> None:
@@ -140,8 +141,10 @@ TUNE = (
 def test_a_tuning_goes_on_without_training_again(stored: Path) -> None:
     before = {path: path.read_bytes() for path in stored.rglob("*.json*")}
     assert main(TUNE.split()) == 0
-    assert {path: path.read_bytes() for path in stored.rglob("*.json*")} == before
-    assert json.loads(before[stored / "tuning/tuning.json"])["format"] == 1
+    kept = before.pop(stored / "tuning/tuning.json")
+    assert {path: path.read_bytes() for path in before} == before
+    assert json.loads(kept)["format"] == 1
+    assert json.loads((stored / "tuning/tuning.json").read_text())["chosen"] == json.loads(kept)["chosen"]
 
 
 NEWER: dict[str, tuple[str, Callable[[Path], Any]]] = {

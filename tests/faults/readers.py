@@ -41,9 +41,8 @@ from procrustean.nets.pretrained import read_pretrained
 from procrustean.records import RunSpec, checkpoints, group_results, load_result
 from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_record import Probes
-from procrustean.records.several_runs import chosen_run, read_comparison
+from procrustean.records.several_runs import Comparison, agreed, chosen_run, read_comparison
 from procrustean.report.curves import class_curves, overall_curves
-from procrustean.runs import auto_method as auto
 from procrustean.runs import expand
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "format-1"
@@ -292,7 +291,7 @@ def _comparison() -> bytes:
 
 def _read_comparison(path: Path) -> object:
     path.with_name("erm").mkdir(exist_ok=True)
-    return read_comparison(path.parent), chosen_run(path.parent), auto._agreed(path.parent, _ASKED)
+    return read_comparison(path.parent), chosen_run(path.parent), agreed(path.parent, Comparison, _ASKED)
 
 
 _ASKED = RunSpec("digits", "step", 20, method="erm")

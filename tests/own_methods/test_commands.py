@@ -191,8 +191,8 @@ def test_tune(call: Call, npz: str) -> None:
     Path("mine.py").write_text(Path("mine.py").read_text() + "\n")
     edited = call("tune", npz, "--method", "mine.py:tempered", *over, *SMALL)
     assert (edited.code, "begin anew" in edited.err) == (2, False)
-    assert "tuned holds another search" in edited.err
-    assert "the method is tempered@" in edited.err
+    assert "tuned was begun with other settings" in edited.err
+    assert "method is tempered@" in edited.err
 
 
 def test_tables_of_ones_own(call: Call, npz: str) -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from procrustean.base import ConfigError
@@ -14,7 +13,6 @@ from procrustean.data.recipe import Tune
 from procrustean.records import RunSpec
 from procrustean.records.run_spec import ADVISED, AUTO
 from procrustean.runs import advice as planning
-from procrustean.runs import training_advice as pretrained
 from procrustean.runs.advice import HOLD_OUT, planned
 from procrustean.runs.cost import Machine
 from procrustean.runs.preparing import recipe_of
@@ -169,23 +167,7 @@ def test_arrays_are_not_resized() -> None:
     assert plan.splits.train.images.shape[1] == 70
 
 
-def test_weights_in_the_cache_are_found_and_used(
-    torchvision: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hf"))
-    monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))
-    assert pretrained.found_pretrained(64, 3) is None
-    (tmp_path / "checkpoints").mkdir()
-    (tmp_path / "checkpoints" / "resnet18-f37072fd.pth").touch()
-    assert pretrained.found_pretrained(64, 3) == "torchvision:resnet18"
-    assert pretrained.found_pretrained(32, 3) is None
-    assert pretrained.found_pretrained(64, 1) is None
-    plan = planned(RunSpec("mine", method="erm"), splits=splits((30, 9), side=64), machine=CPU)
-    assert (plan.config.net, plan.config.pretrained) == ("torchvision:resnet18", "published")
-    assert "pretrained weights" in plan.why[1]
-
-
 def test_the_plan_does_not_depend_on_how_busy_the_machine_is(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "this_machine", lambda device, precision: CPU)
+    monkeypatch.setattr(planning, "this_machine", lambda device: CPU)
     first, second = (planned(RunSpec(str(folder), method=ADVISED)).config for _ in range(2))
     assert first.hash == second.hash

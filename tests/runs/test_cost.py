@@ -3,7 +3,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-import torch
 
 from procrustean.base import ConfigError
 from procrustean.records import RunSpec
@@ -23,26 +22,18 @@ def test_multiply_adds_are_the_published_ones() -> None:
     assert multiply_adds("small", 3, 64) == pytest.approx(4 * multiply_adds("small", 3, 32), rel=0.01)
 
 
-def test_the_machine_is_known_by_the_cores_that_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cost, "usable_cores", lambda: 12)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
-    machine = cost.this_machine("cpu")
-    assert (machine.cores, machine.threads) == (12, 3)
-
-
 def test_slow_methods_and_networks_cost_more() -> None:
     erm = RunSpec("cifar10", "step", 100, method="erm")
     assert predicted_cost(erm) == trained_images(erm) == 200 * 25250
     assert predicted_cost(replace(erm, method="bbn")) > 2 * predicted_cost(erm)
     assert predicted_cost(replace(erm, net="small")) < predicted_cost(erm)
-    slow = replace(erm, method="meta_weight")
-    assert predicted_cost(slow, "cuda") > 1.5 * predicted_cost(slow, "cpu") > 5 * predicted_cost(erm, "cpu")
+    assert predicted_cost(replace(erm, method="meta_weight"), "cpu") > 5 * predicted_cost(erm, "cpu")
     assert predicted_cost(erm, "cuda") == predicted_cost(erm, "cpu")
     assert predicted_cost(replace(erm, precision="fp32")) > 2 * predicted_cost(erm)
 
 
 @pytest.mark.parametrize(
-    ("net", "cuda", "cpu"), [("small", 0.041, 0.097), ("resnet20", 0.589, 0.589), ("densenet121-s1", 17.0, 12.9)]
+    ("net", "cuda", "cpu"), [("small", 0.041, 0.051), ("resnet20", 0.589, 0.589), ("densenet121-s1", 17.0, 12.9)]
 )
 def test_what_networks_cost_on_gpus_and_on_cpus(net: str, cuda: float, cpu: float) -> None:
     erm = RunSpec("cifar10", "step", 100, method="erm")
@@ -81,3 +72,8 @@ def test_the_minutes_count_from_when_the_command_began() -> None:
 def test_without_a_limit_it_is_never_up() -> None:
     box = TimeBox(None, lambda: 1e9)
     assert (box.deadline, box.is_over()) == (None, False)
+
+
+def test_speed_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cost, "SECONDS", 0.05)
+    assert cost.measured_speed("small", 3, 8, 4, "cpu") > 0

@@ -12,7 +12,7 @@ from procrustean.data import ImageSet, Splits
 from procrustean.data.image_groups import LikelyGroups
 from procrustean.records import RunSpec
 from procrustean.runs.inspect_source import inspect_source
-from procrustean.runs.leaks import divided_groups
+from procrustean.runs.lint import divided_groups
 from procrustean.runs.preparing import prepare
 
 NAMES = tuple(f"{number}.png" for number in range(30))

@@ -13,7 +13,7 @@ from PIL import Image
 
 from procrustean.records import RunSpec
 from procrustean.runs.inspect_source import inspect_source
-from procrustean.runs.leaks import leaks
+from procrustean.runs.lint import leaks
 from procrustean.runs.preparing import prepare
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from procrustean import fit
-from procrustean.base.errors import ConfigError, ImagesChanged
+from procrustean import Classifier, fit
+from procrustean.base.errors import ConfigError, ImagesChanged, RunError
 from procrustean.base.progress import Reporter
 from procrustean.engine.stored_calibration import held_out_scores
 from procrustean.engine.training import Interrupted
@@ -69,8 +69,11 @@ def test_what_is_open(photos: Path, settings: dict[str, Any], expected: list[str
     assert kinds(photos, **settings) == expected
 
 
-def test_small_pictures_and_known_sets_have_other_advice(tmp_path: Path) -> None:
-    assert kinds(write_pictures(tmp_path / "small", 20)) == []
+def test_small_pictures_are_trained_from_scratch_as_they_are(tmp_path: Path) -> None:
+    folder = write_pictures(tmp_path / "small", 20)
+    (way,) = open_ways(RunSpec(source=str(folder), method=ADVISED), Sources())
+    assert (way.kind, way.config.image_size) == ("scratch", 20)
+    assert kinds(write_pictures(tmp_path / "tiny", 7)) == []
     assert open_ways(RunSpec("digits", method=ADVISED), Sources()) == ()
 
 
@@ -282,3 +285,48 @@ def test_commands_say_what_will_be_tried(photos: Path, program: Call) -> None:
 def test_minutes_are_for_what_is_open(photos: Path) -> None:
     with pytest.raises(ConfigError, match="keep to a time"):
         fit(photos, net="resnet20", minutes=1)
+
+
+def test_options_are_tuned_by_the_way_that_was_taken(photos: Path, call: Call) -> None:
+    arguments = ("tune", photos, "--method", "ldam", "--over", "max_margin=0.3,0.5", *FLAGS, "--output", "t")
+    answer = call(*arguments)
+    assert answer.code == 0, answer.err
+    assert answer.err.count("now it is trained on all training images") == 1
+    candidates, final = (
+        [load_result(path.parent).record for path in Path("t", folder).glob("*/result.json")]
+        for folder in ("candidates", "final")
+    )
+    assert (len(candidates), len(final)) == (2, 1)
+    (used,) = Path("t/final").glob("*/all/result.json")
+    assert (final[0].data.train, load_result(used.parent).record.data.train) == (33, 39)
+    assert load_result(used.parent).record.calibration is not None
+    assert (
+        len({(record.recipe.net, record.config.tune, record.config.pretrained) for record in (*candidates, *final)})
+        == 1
+    )
+    shown = call("compare", "t")
+    assert "left out t/candidates" in shown.err
+    assert shown.out.count("| LDAM") == 1  # and none of the trials
+    times = {path: path.stat().st_mtime_ns for path in Path("t").rglob("result.json")}
+    assert len(times) == 7
+    again = call(*arguments)
+    assert (again.code, again.out) == (0, answer.out)
+    assert {path: path.stat().st_mtime_ns for path in Path("t").rglob("result.json")} == times
+
+
+def test_the_classifier_goes_by_the_best_way_too(photos: Path, tmp_path: Path) -> None:
+    paths = sorted(map(str, photos.rglob("*.png")))
+    labels = [Path(path).parent.name for path in paths]
+    classifier = Classifier(**SMALL, run_dir=tmp_path / "run").fit(paths, labels)
+    record = load_result(tmp_path / "run").record
+    assert (record.data.train, record.data.held_out) == (39, 0)  # all of them
+    assert record.calibration is not None  # by the trial
+    assert len(RunFolder(tmp_path / "run").beginning().trials) == 3
+    assert record.data.image_shape == (32, 32, 3)
+    assert classifier.predict_proba(paths[:2]).shape == (2, 3)
+    assert classifier.classes_.tolist() == ["blue", "green", "red"]
+    with pytest.raises(RunError, match="this very run, finished"):
+        Classifier(**SMALL, run_dir=tmp_path / "run").fit(paths, labels)
+    assert Classifier(**SMALL, net="small").fit(paths, labels).model_.spec.net == "small"
+    few = [path for path in paths if Path(path).stem in ("0", "1", "2")]  # of each class, too few to hold some out
+    assert Classifier(**SMALL).fit(few, [Path(path).parent.name for path in few]).model_.spec.net == "resnet20"

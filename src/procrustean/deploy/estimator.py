@@ -16,22 +16,38 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from procrustean.base.errors import ConfigError, DataError
 from procrustean.base.own_code import folder_name
+from procrustean.data.fold_splits import ALL
 from procrustean.data.imageset import NO_TEST, Images, ImageSet, Splits
 from procrustean.data.set_aside import hold_out_together
-from procrustean.deploy.estimator_images import files_among, pixels_of_files, pixels_of_numbers, scale_of
+from procrustean.deploy.estimator_images import (
+    files_among,
+    paths_among,
+    pixels_of_files,
+    pixels_of_numbers,
+    scale_of,
+    write_table,
+)
 from procrustean.deploy.model import Model
+from procrustean.deploy.model_loading import load_model
 from procrustean.engine.class_priors import prior_of, read_prior
 from procrustean.engine.probabilities import Prior
-from procrustean.records.run_spec import ADVISED, AUTO
+from procrustean.records.finding_runs import TRIALS
+from procrustean.records.run_folder import RunUnfinished
+from procrustean.records.run_spec import ADVISED, AUTO, RunSpec
+from procrustean.runs.advice import HOLD_OUT
+from procrustean.runs.image_loading import Sources
 from procrustean.runs.method_advice import MethodChoice
+from procrustean.runs.one_run import FinishedRun
+from procrustean.runs.train_api import fit, resume
+from procrustean.runs.ways import open_ways
 
 
 class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """An image classifier for imbalanced classes with scikit-learn's interface.
 
-    What is left open is chosen for the images and the device, as `procrustean train` does. Images are arrays [N, H, W]
-    or [N, H, W, channels] (bytes, or numbers from 0 to 1 or 255), rows of numbers with `image_shape`, pictures of
-    Pillow, or paths.
+    What is left open is chosen for the images and the device, as `procrustean train` does: for paths of photographs by
+    trials of several ways to train. Images are arrays [N, H, W] or [N, H, W, channels] (bytes, or numbers from 0 to 1
+    or 255), rows of numbers with `image_shape`, pictures of Pillow, or paths.
 
     Args:
         method: a training method, "advised" for the one that is advised for the class counts, or "auto" to compare.
@@ -40,10 +56,11 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         net, epochs, batch_size, lr, pretrained: of the training; None to have them chosen.
         image_size: side to which files are resized; default the one they share, else 64.
         image_shape: (H, W) or (H, W, channels) of images that come as rows of numbers.
-        hold_out: share of each class that is not trained on but calibrated with; 0 trains on all.
+        hold_out: share of each class that is not trained on but calibrated with; 0 trains on all. By default 0.15, and
+            none where trials of ways to train calibrate.
         prior: class frequencies of the images to be classified: "balanced", "train" or a mapping from class to
             frequency; None leaves the classes as the network ranks them.
-        minutes: what method="auto" may take.
+        minutes: what method="auto", or photographs with their trials, may take; default 30.
         device: "auto", "cpu" or "cuda".
         random_state: seed, generator or None.
         run_dir: where to keep the run; by default it is not kept. `fit` goes on with a run that was cut short there.
@@ -71,7 +88,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         pretrained: str | None = None,
         image_size: int | None = None,
         image_shape: tuple[int, ...] | None = None,
-        hold_out: float = 0.15,
+        hold_out: float | None = None,
         prior: str | Mapping[Any, float] | None = None,
         minutes: float | None = None,
         device: str = "auto",
@@ -97,8 +114,9 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any) -> Classifier:
         """Train on images X with labels y of any kind."""
-        pixels = self._pixels(X, fitting=True)
-        labels = self._labels(y, len(pixels))
+        paths = paths_among(X)
+        pixels = None if paths else self._pixels(X, fitting=True)
+        labels = self._labels(y, len(paths if pixels is None else pixels))
         self.classes_, encoded = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(
@@ -107,8 +125,16 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         # What is wrong with it is said before the training, though it is used after.
         self._prior([str(position) for position in range(len(self.classes_))], np.bincount(encoded).tolist())
         with tempfile.TemporaryDirectory(prefix="procrustean-") as scratch:
-            folder = Path(scratch) / "run" if self.run_dir is None else Path(self.run_dir)
-            self.model_: Model = self._trained(self._splits(pixels, encoded.astype(np.int64)), folder)
+            settings = self._settings(Path(scratch) / "run" if self.run_dir is None else Path(self.run_dir))
+            run = None
+            if paths and some_can_be_held_out(encoded):
+                run = self._tried(paths, encoded, settings, Path(scratch))
+            if run is None:
+                pixels = self._pixels(X, fitting=True) if pixels is None else pixels
+                run = self._trained(self._splits(pixels, encoded.astype(np.int64)), settings)
+            trained = run.record.config
+            self.method_ = MethodChoice(folder_name(trained.method), trained.drw).name
+            self.model_: Model = load_model(run.path, device=self.device)
         return self
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
@@ -169,25 +195,43 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _splits(self, pixels: Images, labels: npt.NDArray[np.int64]) -> Splits:
         names = tuple(str(position) for position in range(len(self.classes_)))
         every = ImageSet(np.ascontiguousarray(pixels), labels, names)
-        if not 0 <= self.hold_out < 1:
-            raise ConfigError(f"hold_out = {self.hold_out} received; it is a share from 0 to below 1")
-        if self.hold_out and (every.counts >= 4).sum() >= 2:
-            kept, held, _ = hold_out_together(every, self.hold_out)
+        share = HOLD_OUT if self.hold_out is None else self.hold_out
+        if not 0 <= share < 1:
+            raise ConfigError(f"hold_out = {share} received; it is a share from 0 to below 1")
+        if share and some_can_be_held_out(labels):
+            kept, held, _ = hold_out_together(every, share)
             # The trainer wants test images, and there are none here: it is shown the held-out ones.
             note = f"{NO_TEST}: these are the held-out ones, which it was calibrated on"
             return Splits("images", every.subset(kept), every.subset(held), every.subset(held), note)
         note = f"{NO_TEST}: these are training images"
         return Splits("images", every, every.subset(np.unique(labels, return_index=True)[1]), note=note)
 
-    def _trained(self, splits: Splits, folder: Path) -> Model:
-        from procrustean.deploy.model_loading import load_model
-        from procrustean.records.run_folder import RunUnfinished
-        from procrustean.runs.train_api import fit, resume
+    def _tried(
+        self, paths: Sequence[str], labels: npt.NDArray[Any], settings: dict[str, Any], scratch: Path
+    ) -> FinishedRun | None:
+        """A training on files by the best of several ways; None where these are no photographs, or nothing is open."""
+        listed, sources = write_table(paths, labels, scratch / "images.csv"), Sources()
+        settings = settings | {"hold_out": self.hold_out, "image_size": self.image_size, "fold": ALL}
+        config = RunSpec.from_json({**settings, "source": str(listed)}, origin="Classifier")
+        if not open_ways(config, sources) or len(sources.listing(config).headers) < len(paths):
+            return None
+        self.scale_ = 1.0
+        table = write_table(paths, labels, Path(settings["run_dir"]) / TRIALS / "images.csv")
+        return self._trained(str(table), settings)
 
+    def _trained(self, source: Splits | str, settings: dict[str, Any]) -> FinishedRun:
+        minutes = self.minutes if self.method == AUTO or isinstance(source, str) else None
+        try:
+            return fit(source, minutes=minutes, **settings)
+        except RunUnfinished:  # the same settings, cut short: it goes on, unless the images are others
+            return resume(settings["run_dir"], splits=source if isinstance(source, Splits) else None)
+
+    def _settings(self, folder: Path) -> dict[str, Any]:
         seed = self.random_state
         if not isinstance(seed, int | np.integer):
             seed = check_random_state(seed).randint(2**31 - 1)
-        settings: dict[str, Any] = {
+        return {
+            "method": self.method,
             "drw": self.drw,
             "options": dict(self.options or {}),
             "net": self.net,
@@ -195,20 +239,12 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "batch_size": self.batch_size,
             "lr": self.lr,
             "pretrained": self.pretrained,
+            # What `_splits` holds out is a split of its own; left open, the trainer would hold out more.
+            "hold_out": None if self.method == AUTO and self.hold_out != 0 else 0,
             "device": self.device,
             "seed": int(seed),
             "run_dir": str(folder),
         }
-        if self.hold_out == 0:  # left open, the trainer would hold out some
-            settings["hold_out"] = 0
-        minutes = self.minutes if self.method == AUTO else None
-        try:
-            run = fit(splits, method=self.method, minutes=minutes, **settings)
-        except RunUnfinished:  # the same settings, cut short: it goes on, unless the images are others
-            run = resume(folder, splits=splits)
-        trained = run.record.config
-        self.method_ = MethodChoice(folder_name(trained.method), trained.drw).name
-        return load_model(run.path, device=self.device)
 
     def _prior(self, names: Sequence[str], counts: Sequence[int]) -> Prior | None:
         """The class frequencies that were asked for, or a ConfigError.
@@ -231,3 +267,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "for each, 0 for a class that does not occur"
             )
         return prior_of({str(position): self.prior[label] for position, label in enumerate(known)}, names)
+
+
+def some_can_be_held_out(labels: npt.NDArray[Any]) -> bool:
+    """Whether two classes have images enough to set some aside."""
+    return bool((np.bincount(labels) >= 4).sum() >= 2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,21 @@ def files_among(images: Any) -> Sequence[Any] | None:
             return None
         images = images.tolist()
     return images if len(images) > 0 and _is_file(images[0]) else None
+
+
+def paths_among(images: Any) -> Sequence[str]:
+    """The images as paths, if they are different files; none if they are anything else."""
+    files = files_among(images) or ()
+    paths = [os.path.abspath(path) for path in files if isinstance(path, str | Path)]  # noqa: PTH100  links stay
+    return paths if len(set(paths)) == len(files) else ()
+
+
+def write_table(paths: Sequence[str], labels: npt.NDArray[Any], table: Path) -> Path:
+    """A table of files with their labels, as `load_source` reads one."""
+    table.parent.mkdir(parents=True, exist_ok=True)
+    with table.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+        csv.writer(file).writerows([("path", "label"), *zip(paths, labels.tolist(), strict=True)])
+    return table
 
 
 def pixels_of_files(images: Sequence[Any], shape: Shape | None, size: int | None) -> Images:

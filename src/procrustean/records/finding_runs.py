@@ -13,14 +13,16 @@ from procrustean.base.json_files import parse_json
 from procrustean.methods.table import METHODS
 
 CONFIG_FILE, RESULT_FILE = "config.json", "result.json"
-CANDIDATES = "candidates"  # the folder in which `tune` keeps the runs that it chooses by
 #: What results are called: in the folder of a run, and where copies are kept of them, after the run (`RunSpec.slug`).
 NAMED_AS_RESULT = re.compile(r"result|.+-seed\d+-[0-9a-f]{12}(-\d+)?")
-#: What `train --folds` keeps beside its runs, and the run on all images, which may have no test images: of folds, or in
-#: the folder of a run that was measured on images set aside.
-FOLDS, FINAL = "folds.json", "all"
-#: What `--method auto` keeps beside its runs, and the folder of the short ones, after which some were left behind.
-COMPARISON, SHORT = "auto.json", "short"
+#: What `train --folds`, `--method auto` and `tune` keep beside their runs.
+FOLDS, COMPARISON, STUDY = "folds.json", "auto.json", "tuning.json"
+#: Folders beside these: the run on all images, also within the folder of a run that was measured on images set aside;
+#: short trainings of methods that were left behind; the runs by which options are chosen; the ways to train that were
+#: tried before.
+FINAL, SHORT, CANDIDATES, TRIALS = "all", "short", "candidates", "trials"
+#: Which of them hold no results for tables: that on all images may have no test images, the others chose.
+NOT_FOR_TABLES = {FOLDS: (FINAL, TRIALS), COMPARISON: (SHORT,), STUDY: (TRIALS,)}
 DEPTH = 3  # how many folders deep runs are looked for: `tune` in a folder of runs keeps its own so deep
 
 
@@ -122,10 +124,9 @@ def _runs_below(folder: Path, depth: int) -> list[Path]:
     except OSError as error:
         raise RunError(f"{folder} cannot be searched for runs: {error.strerror or error}.") from error
     found = []
+    passed_over = [name for record, names in NOT_FOR_TABLES.items() if (folder / record).is_file() for name in names]
     for entry in entries:
-        if entry.name == FINAL and (folder / FOLDS).is_file():
-            continue
-        if entry.name == SHORT and (folder / COMPARISON).is_file():
+        if entry.name in passed_over:
             continue
         if entry.is_dir():
             found += [entry] if is_run(entry) else _runs_below(entry, depth - 1) if depth > 1 else []

@@ -26,12 +26,13 @@ from procrustean.base.lease import MARKER, Claim
 from procrustean.data.sources import place_of
 from procrustean.records import checkpoints as checkpoint
 from procrustean.records.finding_runs import CONFIG_FILE, FINAL, RESULT_FILE, no_run_at, resume_command
+from procrustean.records.finding_runs import TRIALS as TRIALS
 from procrustean.records.identity import Beginning, Identity, Trial, changed_settings
 from procrustean.records.run_record import RunRecord
 from procrustean.records.run_spec import RunSpec
 
 #: What a run keeps of the trainings that decided how it is trained.
-TRIALS, TRIAL_SCORES = "trials", "trial_scores.safetensors"
+TRIAL_SCORES = "trial_scores.safetensors"
 RECORDS = "records"  # the epochs so far, as bytes, among the tensors of a checkpoint
 
 

@@ -1,22 +1,87 @@
 """What several runs were trained for, as the record in their folder tells: `--method auto` has chosen one of them on
-held-out images, `--folds` has tested every image by one of them."""
+held-out images, `tune` the options of a method, `--folds` has tested every image by one of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from msgspec import Meta, Struct
 
 from procrustean.balance.metrics import Count, Metrics, Share
 from procrustean.base.errors import RunError
-from procrustean.base.json_files import FORMAT, read_typed
+from procrustean.base.files import OF_A_RUN, is_half_written, remove_half_written, write_atomically
+from procrustean.base.json_files import FORMAT, read_typed, typed_json
+from procrustean.base.lease import MARKER
 from procrustean.base.table_formats import Statistic
-from procrustean.records.finding_runs import COMPARISON, FINAL, FOLDS, RESULT_FILE
+from procrustean.records.finding_runs import CANDIDATES, COMPARISON, FINAL, FOLDS, RESULT_FILE, TRIALS
 from procrustean.records.groups import Group, summarise
+from procrustean.records.identity import changed_settings
 from procrustean.records.run_record import Result, RunRecord, load_result
 from procrustean.records.run_spec import RunSpec
+
+
+class Several(Struct, frozen=True, kw_only=True):
+    """What the folder of several runs keeps beside them: what was asked for, and what came of it."""
+
+    FILE: ClassVar[str]
+
+    asked: RunSpec
+    source_path: str | None = None
+
+
+R = TypeVar("R", bound=Several)
+
+
+def kept_in(folder: Path, kind: type[R]) -> R | None:
+    """The record that a folder holds; None where it holds none of this kind."""
+    file = folder / kind.FILE
+    return read_typed(file, kind, "begin again in another folder") if file.is_file() else None
+
+
+def agreed(folder: Path, kind: type[R], asked: RunSpec, **others: Any) -> R | None:
+    """What a folder was begun for, if that is what is asked for now; None where nothing has begun.
+
+    Args:
+        folder: it need not be there yet.
+        kind: of its record.
+        asked: the settings.
+        others: fields of the record that have to be the same, too.
+
+    Raises:
+        RunError: naming what differs.
+    """
+    kept = kept_in(folder, kind)
+    if kept is None:
+        return None
+    differing = changed_settings(kept.asked, asked, kept.source_path)
+    differing |= {name: (getattr(kept, name), now) for name, now in others.items() if getattr(kept, name) != now}
+    if differing:
+        told = "; ".join(f"{name} is {there} there and {here} here" for name, (there, here) in differing.items())
+        raise RunError(f"{folder} was begun with other settings: {told}. Give those to go on, or another folder")
+    return kept
+
+
+def begin(folder: Path, record: Several) -> None:
+    """Make a folder for several runs; what may lie in it are the trials of ways to train, and copied candidates."""
+    if folder.exists() and (not folder.is_dir() or not all(map(_may_be_there, folder.iterdir()))):
+        raise RunError(f"{folder} exists and is not an empty folder; choose another")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"cannot create the folder {folder} ({error.strerror}); choose another") from error
+    remove_half_written(folder)
+    write_record(folder, record)
+
+
+def write_record(folder: Path, record: Several) -> None:
+    """Keep a record in its folder."""
+    write_atomically(folder / record.FILE, typed_json(record), OF_A_RUN)
+
+
+def _may_be_there(entry: Path) -> bool:
+    return entry.name in (TRIALS, CANDIDATES, MARKER) or is_half_written(entry)
 
 
 class Compared(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -28,13 +93,13 @@ class Compared(Struct, frozen=True, kw_only=True, omit_defaults=True):
     epochs: int | None = None  # of the short training after which it was left behind; None for the whole
 
 
-class Comparison(Struct, frozen=True, kw_only=True):
+class Comparison(Several, Struct, frozen=True, kw_only=True):
     """The content of auto.json; all from `compared` on is known in the end."""
 
+    FILE = COMPARISON
+
     format: Literal[1] = FORMAT
-    asked: RunSpec
-    config: RunSpec  # the same, with what was chosen for the images and the machine
-    source_path: str | None = None
+    config: RunSpec  # the settings with what was chosen for the images and the machine
     # A folder beside auto.json, and no path that leads elsewhere.
     chosen: Annotated[str, Meta(pattern=r"^[^/\\]*[^/\\.][^/\\]*$")] | None = None
     compared: list[Compared] = []
@@ -60,8 +125,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
 def read_comparison(folder: Path) -> Comparison | None:
     """The comparison that a folder holds; None where it holds none."""
-    file = folder / COMPARISON
-    return read_typed(file, Comparison, "compare again with another --run-dir") if file.is_file() else None
+    return kept_in(folder, Comparison)
 
 
 class Pooled(Struct, frozen=True, kw_only=True):
@@ -75,21 +139,20 @@ class Pooled(Struct, frozen=True, kw_only=True):
     untested: Count  # images that are in no fold
 
 
-class Folded(Struct, frozen=True, kw_only=True):
+class Folded(Several, Struct, frozen=True, kw_only=True):
     """The content of folds.json; `pooled` is known in the end."""
+
+    FILE = FOLDS
 
     format: Literal[1] = FORMAT
     folds: Annotated[int, Meta(ge=2)]
-    asked: RunSpec
-    config: RunSpec  # the same, with what was chosen for the images and the machine
-    source_path: str | None = None
+    config: RunSpec  # the settings with what was chosen for the images and the machine
     pooled: Pooled | None = None
 
 
 def read_folds(folder: Path) -> Folded | None:
     """The record that a folder holds; None where it holds none."""
-    file = folder / FOLDS
-    return read_typed(file, Folded, "train again with another --run-dir") if file.is_file() else None
+    return kept_in(folder, Folded)
 
 
 def chosen_run(path: Path) -> Path:

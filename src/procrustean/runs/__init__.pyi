@@ -9,5 +9,5 @@ from .train_api import evaluate as evaluate
 from .train_api import fit as fit
 from .train_api import resume as resume
 from .training_sizes import training_images as training_images
+from .tuning import Budget as Budget
 from .tuning import tune as tune
-from .tuning_study import Budget as Budget

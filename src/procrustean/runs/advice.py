@@ -29,7 +29,6 @@ from procrustean.runs.training_advice import (
     Settings,
     at_least_fewest,
     choose_settings,
-    found_pretrained,
     rate_for,
     settings_of,
 )
@@ -89,7 +88,7 @@ def planned(
     if open_method and config.options:
         given = ", ".join(config.options)
         raise ConfigError(f"options ({given}) received without the method they are for; name it: --method mfw")
-    machine = machine or this_machine(config.device, precision=config.precision)
+    machine = machine or this_machine(config.device)
     size_given, natural = config.image_size is not None, None
     if splits is None:
         load = load or Sources()
@@ -195,10 +194,9 @@ def settings_at(
     height, width, channels = shape
     side = max(height, width)
     if config.net is not None:
-        pretrained_given = config.pretrained is not None
-        return at_least_fewest(settings_of(config.net, side, images, channels, machine, pretrained=pretrained_given))
-    pretrained = found_pretrained(side, channels) if config.pretrained is None else None
-    chosen = choose_settings(images, side, channels, machine, pretrained)
+        pretrained = config.pretrained is not None
+        return at_least_fewest(settings_of(config.net, side, images, channels, machine, pretrained=pretrained))
+    chosen = choose_settings(images, side, channels, machine)
     if chosen.size != side:  # these images cannot be resized, or a size was asked for
         chosen = _at_size(side, images, channels, machine)
     return at_least_fewest(chosen) if size_given else chosen
@@ -213,7 +211,6 @@ def _with_training(
     filled = replace(
         config,
         net=config.net or chosen.net,
-        pretrained="published" if chosen.pretrained and config.net is None else config.pretrained,
         epochs=epochs,
         batch_size=batch_size,
         lr=_given(config.lr, chosen.lr if chosen.pretrained else rate_for(batch_size)),
@@ -222,7 +219,7 @@ def _with_training(
     if filled == config:
         return config, []
     seconds = chosen.seconds * (filled.epochs or 1) / chosen.epochs
-    where = "a GPU" if machine.device == "cuda" else f"a CPU with {machine.threads} thread{'s' * (machine.threads > 1)}"
+    where = "a GPU" if machine.device == "cuda" else f"a CPU with {machine.cores} core{'s' * (machine.cores > 1)}"
     length = f"{filled.epochs} epoch{'s' * (filled.epochs != 1)}"
     text = (
         f"{filled.net} on images of {width} x {height}, {length} in batches of {filled.batch_size}: what "
@@ -230,8 +227,6 @@ def _with_training(
     )
     if config.epochs is None and seconds > machine.budget:
         text += "; --epochs for fewer"
-    if chosen.pretrained and config.net is None:
-        text += ", starting from the pretrained weights that are in the cache"
     return filled, [text]
 
 
@@ -274,4 +269,4 @@ def size_to_load(listing: FileListing, config: RunSpec, machine: Machine) -> tup
     if share:
         counts = counts - (shares(counts, share) if share < 1 else np.where(counts > share, int(share), 0))
     images = max(1, int(counts.sum()))  # near-duplicates, which are looked for later, change it a little
-    return side, choose_settings(images, side, 3, machine, found_pretrained(side, channels=3)).size
+    return side, choose_settings(images, side, 3, machine).size

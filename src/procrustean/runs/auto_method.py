@@ -7,40 +7,33 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from procrustean.base.epochs import held_out_text
-from procrustean.base.errors import ConfigError, Diverged, RunError
-from procrustean.base.files import OF_A_RUN, remove_half_written, write_atomically
-from procrustean.base.json_files import typed_json
+from procrustean.base.errors import ConfigError, RunError
 from procrustean.base.lease import Claim
 from procrustean.base.progress import Reporter
 from procrustean.data.describe import some_names
 from procrustean.data.imageset import Splits
 from procrustean.data.sources import place_of
 from procrustean.engine.prepared import Prepared
-from procrustean.records.checkpoints import is_leftover
-from procrustean.records.finding_runs import COMPARISON, SHORT
-from procrustean.records.identity import changed_settings
+from procrustean.records.finding_runs import SHORT
 from procrustean.records.run_folder import RunFolder
 from procrustean.records.run_record import DataRecord, load_result
 from procrustean.records.run_spec import RunSpec
-from procrustean.records.several_runs import Compared, Comparison, read_comparison
-from procrustean.runs.advice import Plan, planned, settings_at, size_to_load, trained_on
-from procrustean.runs.choosing import Choice, choose, held_out_accuracies, voting_counts
+from procrustean.records.several_runs import Compared, Comparison, agreed, begin, kept_in, write_record
+from procrustean.runs.advice import Plan, planned, trained_on
+from procrustean.runs.choosing import Choice, check_held_out, choose, held_out_accuracies, voting_counts
 from procrustean.runs.cost import BESIDE_STEPS, TimeBox, measured_speed, this_machine
 from procrustean.runs.existing_runs import load_run
 from procrustean.runs.image_loading import Sources
 from procrustean.runs.lint import lint
 from procrustean.runs.loggers import Tool
-from procrustean.runs.many_runs import Outcome, fit_many
+from procrustean.runs.many_runs import Outcome, fit_many, raise_failures
 from procrustean.runs.method_advice import MethodChoice, worth_comparing
 from procrustean.runs.one_run import FinishedRun, run_directory_of
 from procrustean.runs.preparing import prepare
-from procrustean.runs.training_advice import Settings
-from procrustean.runs.tuning_candidates import check_held_out
 
 MINUTES = 30.0
 #: Of how many whole trainings the time is that eight candidates take, half of them left behind each time.
@@ -70,10 +63,6 @@ class TriedMethod:
     @property
     def name(self) -> str:
         return self.method.name
-
-    @property
-    def options(self) -> dict[str, Any]:
-        return dict(self.method.options)
 
     @property
     def is_finished(self) -> bool:
@@ -119,29 +108,34 @@ def fit_auto(
     if config.drw:
         raise ConfigError("method 'auto' tries methods with and without drw; leave it out")
     folder = run_directory_of(config)
-    machine = this_machine(config.device, 60 * minutes / WHOLE_TRAININGS, config.precision)
-    load = Sources(reporter)
-    agreed = _agreed(folder, config)
-    plan = planned(agreed, splits=splits, machine=machine, load=load)
-    if agreed.epochs is None and agreed.recipe == "auto" and plan.splits is not None:
-        plan = _timed(plan, 60 * minutes / WHOLE_TRAININGS)
-    full = full_length(config, plan, load)
-    if full is not None and plan.why:  # nothing is left to plan, and to explain, for a comparison that goes on
-        plan = replace(plan, why=(*plan.why, shortened_text(plan.config, full, minutes)))
-    prepared = _comparable(plan)  # what is refused leaves no folder that another call would find taken
-    _begin(folder, config, plan.config)
+    kept = agreed(folder, Comparison, config)
+    # The images by today's path: the one of the first call may be relative to another folder.
+    plan = _planned(config if kept is None else replace(kept.config, source=config.source), splits, minutes, reporter)
+    prepared = prepare(replace(plan.config, method="erm"), splits=plan.splits, made=plan.made)
+    check_held_out(prepared)  # what is refused leaves no folder that another call would find taken
+    if kept is None:
+        begin(folder, Comparison(asked=config, config=plan.config, source_path=place_of(config.source)))
     claim = Claim(folder)
     try:
         run, best = _compare(plan, prepared, folder, minutes, reporter, log)
     finally:
         claim.release()
-    if full is not None:
+    if config.epochs is None and config.recipe == "auto":
         flags = command_flags(best, None if config.hold_out is not None else plan.config.hold_out)
         reporter.say(
-            f"{best.name} at full length, {full_text(plan.config, full)}: the same settings with {flags} in place of "
-            "--method auto, without --minutes, and with another --run-dir"
+            f"{best.name} for as long as one training takes: the same settings with {flags} in place of --method auto, "
+            "and with another --run-dir"
         )
     return run
+
+
+def _planned(config: RunSpec, splits: Splits | None, minutes: float, reporter: Reporter) -> Plan:
+    """Settings by which all the trainings fit into the time."""
+    seconds = 60 * minutes / WHOLE_TRAININGS
+    machine = this_machine(config.device, seconds)
+    plan = planned(config, splits=splits, machine=machine, load=Sources(reporter))
+    is_open = config.epochs is None and config.recipe == "auto" and plan.splits is not None
+    return _timed(plan, seconds) if is_open else plan
 
 
 def _timed(plan: Plan, seconds: float) -> Plan:
@@ -158,15 +152,6 @@ def _timed(plan: Plan, seconds: float) -> Plan:
     epochs = max(1, fitting)
     why = f"{epochs} epochs instead of {config.epochs}, since steps take longer now than was reckoned"
     return replace(plan, config=replace(config, epochs=epochs), why=(*plan.why, why))
-
-
-def _comparable(plan: Plan) -> Prepared:
-    """The images and the schedule, which the methods share; ConfigError where there are no images to compare on."""
-    prepared = prepare(replace(plan.config, method="erm"), splits=plan.splits, made=plan.made)
-    if prepared.data.held_out is None:
-        raise ConfigError(f"{plan.config.source}: there are no held-out images to compare on; give --hold-out 0.15")
-    check_held_out(prepared)
-    return prepared
 
 
 def _compare(
@@ -235,8 +220,7 @@ class _Trials:
                 log=self._log,
                 show="held_out",
             )
-            if outcome.error is not None and not isinstance(outcome.error, Diverged):
-                raise outcome.error
+            raise_failures([outcome])
             tried.append(TriedMethod.of(method, outcome, epochs))
             self._slowest = max(self._slowest, (time.monotonic() - now) / (epochs or self._whole))
         return tried
@@ -245,46 +229,13 @@ class _Trials:
 def _finished(tried: Sequence[TriedMethod], folder: Path, minutes: float) -> list[TriedMethod]:
     """Those that can be chosen; RunError if there is none."""
     finished = [each for each in tried if each.is_finished and each.epochs is None]
-    if finished:
-        return finished
-    failed = [f"{each.name}: {each.failed}" for each in tried if each.failed]
-    if failed:
+    if not finished:
+        failed = "".join(f"; {each.name}: {each.failed}" for each in tried if each.failed)
         raise RunError(
-            f"no method was trained to the end; {'; '.join(failed)}. A lower --lr may help, with another --run-dir"
+            f"no method was trained to the end within {minutes:g} min{failed}. What there is is kept in {folder}: give "
+            "the same command with more --minutes to go on, or other settings with another --run-dir"
         )
-    raise RunError(
-        f"no method was trained to the end within {minutes:g} min; what there is is kept in {folder}. Give the same "
-        "command with more --minutes to go on, or fewer --epochs and another --run-dir"
-    )
-
-
-def _agreed(folder: Path, asked: RunSpec) -> RunSpec:
-    """The settings to go on with: what was asked for, filled in by the first call if this is not it."""
-    kept = read_comparison(folder)
-    if kept is None:
-        return asked
-    if changed_settings(kept.asked, asked, kept.source_path):
-        raise RunError(f"{folder} holds a comparison with other settings; choose another --run-dir")
-    # The images by today's path: the one of the first call may be relative to another folder.
-    return replace(kept.config, source=asked.source)
-
-
-def _begin(folder: Path, asked: RunSpec, config: RunSpec) -> None:
-    """Begin a comparison in an empty folder, or go on with the one that is there."""
-    if (folder / COMPARISON).is_file():
-        return
-    if folder.exists() and (not folder.is_dir() or not all(map(is_leftover, folder.iterdir()))):
-        raise RunError(f"{folder} exists and is not an empty folder; choose another --run-dir")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunError(f"cannot create the folder {folder} ({error.strerror}); choose another --run-dir") from error
-    remove_half_written(folder)
-    _write(folder, Comparison(asked=asked, config=config, source_path=place_of(asked.source)))
-
-
-def _write(folder: Path, comparison: Comparison) -> None:
-    write_atomically(folder / COMPARISON, typed_json(comparison), OF_A_RUN)
+    return finished
 
 
 def _of_method(plan: Plan, method: MethodChoice, path: Path, epochs: int | None) -> Plan:
@@ -303,7 +254,7 @@ def _tell(
     without = [name for name, count in zip(data.classes, data.held_out_counts, strict=True) if not count]
     if without:
         worth += f" Without a say, because they have no held-out image: {some_names(without)}."
-    began = read_comparison(folder)
+    began = kept_in(folder, Comparison)
     assert began is not None
     ended = msgspec.structs.replace(
         began,
@@ -316,57 +267,8 @@ def _tell(
         within_one_standard_error=[other.name for other in choice.close],
         without_a_vote=without,
     )
-    _write(folder, ended)
+    write_record(folder, ended)
     reporter.say(f"{ended.verdict} Judged on {choice.images} held-out images. {worth}")
-
-
-def full_length(asked: RunSpec, plan: Plan, load: Sources) -> Settings | None:
-    """Network, size of the images and epochs of a training without a limit of time, if they are others than the plan's.
-
-    Args:
-        asked: the settings as they were given.
-        plan: what was made of them for a comparison within a time.
-        load: what has listed the images.
-    """
-    if asked.epochs is not None or asked.recipe != "auto" or plan.splits is None:
-        return None
-    images, shape = sum(trained_on(plan.config, plan.splits)), plan.splits.train.images.shape[1:]
-    machine = this_machine(asked.device, precision=asked.precision)
-    if _size_was_chosen(asked, plan.config):
-        _, size = size_to_load(load.listing(asked), replace(asked, hold_out=plan.config.hold_out), machine)
-        shape = (size, size, shape[2])
-    full = settings_at(asked, images, shape, machine, size_given=asked.image_size is not None)
-    planned_size = max(plan.splits.train.images.shape[1:3])
-    same = (full.net, full.size, full.epochs) == (plan.config.net, planned_size, plan.config.epochs)
-    return None if same else full
-
-
-def _size_was_chosen(asked: RunSpec, planned: RunSpec) -> bool:
-    """Whether the size of image files was left open, so that it goes by the time as well."""
-    return asked.image_size is None and planned.image_size is not None
-
-
-def full_text(config: RunSpec, full: Settings) -> str:
-    """The whole, beside what a comparison trains: its images are named where they have another size there."""
-    return _named(full.net, full.size if _resized(config, full) else None, full.epochs)
-
-
-def shortened_text(config: RunSpec, full: Settings, minutes: float) -> str:
-    """What a comparison trains in place of the whole."""
-    here, there = f"{config.epochs} epochs", f"{full.epochs}"
-    if config.net != full.net or _resized(config, full):
-        size = config.image_size if _resized(config, full) else None
-        here, there = _named(config.net, size, config.epochs), full_text(config, full)
-    return f"{here} instead of {there}, to fit into {minutes:g} minute{'s' * (minutes != 1)}"
-
-
-def _resized(config: RunSpec, full: Settings) -> bool:
-    return config.image_size not in (None, full.size)
-
-
-def _named(net: str | None, size: int | None, epochs: int | None) -> str:
-    pixels = "" if size is None else f" at {size} x {size} pixels"
-    return f"{net}{pixels} for {epochs} epochs"
 
 
 def command_flags(method: MethodChoice, hold_out: float | None) -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Generic, Protocol, TypeVar
 
-from procrustean.base.errors import RunError
+import numpy as np
+
+from procrustean.base.errors import ConfigError, RunError
+from procrustean.engine.prepared import Prepared
 from procrustean.records.run_record import DataRecord, RunRecord
 
 #: Share of the evaluations, the last ones, whose mean decides between equals.
@@ -43,8 +46,6 @@ class Scored(Protocol):
 
     @property
     def name(self) -> str: ...
-    @property
-    def options(self) -> dict[str, Any]: ...
     @property
     def last(self) -> float: ...
     @property
@@ -136,22 +137,14 @@ def standard_error(balanced_accuracy: float, counts: Sequence[int]) -> float:
     return math.sqrt(sum(p * (1 - p) / count for p, count in zip(recalls, counts, strict=True))) / len(counts)
 
 
-def choose(
-    scores: Sequence[S],
-    counts: Sequence[int],
-    is_default: Callable[[Mapping[str, Any]], bool] = lambda options: False,
-) -> Choice[S]:
-    """The highest balanced accuracy in the last epoch; equals by their last evaluations.
-
-    Of those that are equal in both, the method's default, if it is one of them: the images say nothing against what
-    speaks for it. Else the first.
+def choose(scores: Sequence[S], counts: Sequence[int]) -> Choice[S]:
+    """The highest balanced accuracy in the last epoch; equals by their last evaluations, then the first.
 
     Candidates that failed are passed over; RunError if all did.
 
     Args:
         scores: the candidates.
         counts: held-out images of each class.
-        is_default: whether options are what the method takes by itself.
     """
     failed = [f"{score.name}: {score.failed}" for score in scores if score.failed]
     scores = [score for score in scores if not score.failed]
@@ -159,25 +152,31 @@ def choose(
         raise RunError(f"no candidate could be trained to the end; {'; '.join(failed)}")
     top = max(score.last for score in scores)
     ties = [score for score in scores if _equal(score.last, top)]
-    best, taken = _best_of(ties, is_default)
+    tail = max(score.tail for score in ties)
+    best, *equals = [score for score in ties if _equal(score.tail, tail)]
+    taken = f"it was taken for its mean over the last tenth of the evaluations, {100 * tail:.1f} %"
+    if equals:
+        taken = "it was taken because it was tried first of those with the same mean over the last tenth, too"
     error = standard_error(best.last, counts)
     others = [score for score in ties if score is not best]
     close = [score for score in scores if score not in ties and top - score.last <= error]
     return Choice(best, tuple(others), tuple(close), sum(counts), error, taken)
 
 
-def _best_of(ties: Sequence[S], is_default: Callable[[Mapping[str, Any]], bool]) -> tuple[S, str]:
-    """One of those that are equal in the last epoch, and the rule by which it was taken."""
-    top = max(score.tail for score in ties)
-    equals = [score for score in ties if _equal(score.tail, top)]
-    if len(equals) == 1:
-        return equals[0], f"it was taken for its mean over the last tenth of the evaluations, {100 * top:.1f} %"
-    default = next((score for score in equals if is_default(score.options)), None)
-    best, which = default or equals[0], "it was tried first" if default is None else "it is the method's default"
-    some = [score.name for score in equals if score is not best] if len(equals) < len(ties) else []
-    who = f"of these {'; '.join(some)} tie{'s' * (len(some) == 1)} with it over " if some else ""
-    how = f"{who}the last tenth of the evaluations{' ties' * (not some)}, too"
-    return best, f"{how}, so it was taken because {which}"
+def check_held_out(prepared: Prepared) -> None:
+    """ConfigError without images to choose on, or with those of one class: guessing it always would be right."""
+    held_out, config = prepared.data.held_out, prepared.config
+    if held_out is None:
+        raise ConfigError(
+            f"{config.source}: hold_out = {config.hold_out or 0:g} received, and there is no validation split; a "
+            "choice needs held-out images: give --hold-out 0.15, or 3 per class as in the paper"
+        )
+    if np.count_nonzero(held_out.counts) < 2:
+        name = held_out.classes[int(held_out.counts.argmax())]
+        raise ConfigError(
+            f"{config.source}: the {len(held_out)} held-out images are all of the class {name}, and to choose on them "
+            "images of at least two classes are needed; give a share such as --hold-out 0.15"
+        )
 
 
 def _equal(one: float, other: float) -> bool:

@@ -1,7 +1,7 @@
 """What a training costs: how long a step takes, how long runs take together, and what time is left.
 
-One model serves advice, plans and `inspect`: the multiply-adds of a network, and how many of them a device does in a
-second, from steps that were timed. `measured_speed` times the steps of one network on the machine it is asked on.
+One model serves advice and plans: the multiply-adds of a network, and how many of them a device does in a second, from
+steps that were timed. `measured_speed` times the steps of one network on the machine it is asked on.
 """
 
 from __future__ import annotations
@@ -42,13 +42,8 @@ SMALL = 4e9
 #: How many times as many a network does as ResNet-32, where its steps were timed: DenseNet-121 in a fleet of twelve on
 #: an H200, ResNet-18 on one core, whose wide layers are cheap there.
 TIMED = {("densenet121", "cuda"): 0.76, ("resnet18", "cpu"): 1.6}
-#: How many times as fast a CPU that computes in bf16 trains ResNet-32 in it (results/speed-cpu.json). What is chosen
-#: goes by float32 on every CPU; only the time that is told goes by this, and by the threads that are set.
-BF16_GAIN = 1.9
 #: Time of float32 relative to the device's usual number format: on a GPU it has no kernels of its own.
-FLOAT32 = {"cuda": 2.7, "cpu": BF16_GAIN}
-#: Time of a method's step relative to ERM on CPUs, estimated, where it is another than on a GPU.
-ON_CPUS = {"bbn": 2.0, "m2m": 3.0, "meta_weight": 4.0, "domain_adaptation": 1.6}
+FLOAT32 = {"cuda": 2.7, "cpu": 1.9}
 #: Seconds that a training by default may take by this reckoning. A machine may well be half as fast.
 BUDGET = {"cpu": 120.0, "cuda": 900.0}
 #: Images of ResNet-32 per second of a whole fleet before anything is measured: on an H200 (docs/performance.md), and
@@ -70,45 +65,23 @@ class Machine:
     device: str  # "cpu" or "cuda"
     cores: int  # that a program may use
     budget: float  # seconds for one training
-    bf16: bool = False  # whether a CPU computes in it, with all networks but the smallest
-    threads_set: int | None = None  # that a CPU is told to compute with, where they are not as many as the cores
-
-    @property
-    def threads(self) -> int:
-        """That a CPU computes with."""
-        return self.cores if self.threads_set is None else self.threads_set
 
     def images_per_second(self, net: str, channels: int, size: int) -> float:
-        """Training speed on all cores in float32, roughly: what is chosen goes by this, whatever is set."""
+        """Training speed on all cores in float32, roughly."""
         rate = ON_GPU if self.device == "cuda" else SMALL if net == "small" else PER_CORE * self.cores
         family = net.partition("-")[0]
         return rate * TIMED.get((family, self.device), 1.0) / multiply_adds(net, channels, size)
 
-    def told_images_per_second(self, net: str, channels: int, size: int) -> float:
-        """Training speed, roughly, with the threads and in the number format that a training would have."""
-        all_cores = self.images_per_second(net, channels, size)
-        if self.device == "cuda" or net.startswith("small"):
-            return all_cores
-        return all_cores * min(self.threads, self.cores) / self.cores * (BF16_GAIN if self.bf16 else 1.0)
 
-    def seconds(self, net: str, channels: int, size: int, shown: int) -> float:
-        """What a training that shows so many images takes, roughly."""
-        return shown / self.told_images_per_second(net, channels, size)
-
-
-def this_machine(device: str = "auto", most_seconds: float | None = None, precision: str = "auto") -> Machine:
+def this_machine(device: str = "auto", most_seconds: float | None = None) -> Machine:
     """The machine a run would be trained on.
 
     Args:
         device: that of the run's settings.
         most_seconds: what a training may take at most.
-        precision: that of the run's settings.
     """
-    on_gpu = device != "cpu" and torch.cuda.is_available()
-    name = "cuda" if on_gpu else "cpu"
-    budget = BUDGET[name] if most_seconds is None else min(BUDGET[name], most_seconds)
-    bf16 = not on_gpu and place("cpu", precision).precision == "bf16"
-    return Machine(name, usable_cores(), budget, bf16, torch.get_num_threads())
+    name = "cuda" if device != "cpu" and torch.cuda.is_available() else "cpu"
+    return Machine(name, usable_cores(), BUDGET[name] if most_seconds is None else min(BUDGET[name], most_seconds))
 
 
 @lru_cache(maxsize=64)
@@ -127,23 +100,16 @@ def multiply_adds(net: str, channels: int, size: int) -> float:
     return float(counter.get_total_flops()) / 2
 
 
-def relative_to_erm(config: RunSpec, device: Device = "cuda") -> float:
-    """Time per image relative to ERM on the same network in the device's usual number format."""
-    entry = METHODS.get(config.method)  # a plan that is still to choose a method has none, a file says none
-    step = 1.0 if entry is None else entry.relative_cost
-    if device == "cpu":
-        step = ON_CPUS.get(config.method, step)
-    return step * (FLOAT32[device] if config.precision == "fp32" else 1.0)
-
-
 def predicted_cost(config: RunSpec, device: Device = "cuda") -> float:
     """Images of 32 x 32 that ERM with ResNet-32 would train in the same time on that kind of device."""
     recipe, images = recipe_of(config), training_images(config)
     shown = recipe.epochs * (GUESSED_IMAGES if images is None else images)
-    machine = Machine(device, cores=1, budget=BUDGET[device], bf16=True)
-    each = machine.seconds(recipe.net, 3, _side(config, recipe), 1)
-    usual = machine.seconds("resnet32", 3, GUESSED_SIDE, 1)
-    return shown * (each / usual) * relative_to_erm(config, device)
+    machine = Machine(device, cores=1, budget=BUDGET[device])
+    usual = machine.images_per_second("resnet32", 3, GUESSED_SIDE)
+    relative = usual / machine.images_per_second(recipe.net, 3, _side(config, recipe))
+    entry = METHODS.get(config.method)  # a plan that is still to choose a method has none, a file says none
+    step = 1.0 if entry is None else entry.relative_cost
+    return shown * relative * step * (FLOAT32[device] if config.precision == "fp32" else 1.0)
 
 
 def starting_cost(config: RunSpec, device: Device) -> float:

@@ -2,40 +2,34 @@
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import dataclass, replace
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
+from rich.cells import cell_len, set_cell_size
+
+from procrustean.balance.count_facts import imbalance_kind
 from procrustean.base.console import command_text, duration_text
 from procrustean.base.errors import ConfigError, DataError
 from procrustean.base.progress import Reporter
-from procrustean.data.describe import printable
-from procrustean.data.image_lists import check_classes
+from procrustean.data.describe import printable, some_names
+from procrustean.data.duplicates import MOST_COMPARED
+from procrustean.data.image_lists import NAMED_BY_INSPECT, OnBadImage, check_classes, counted, named, parted
 from procrustean.data.imageset import Splits
 from procrustean.data.sources import is_named
-from procrustean.data.survey import Survey, survey
-from procrustean.engine.prepared import Prepared
+from procrustean.data.survey import Survey, Twins, survey
 from procrustean.records.run_spec import ADVISED, RunSpec
-from procrustean.runs.advice import HOLD_OUT, planned, settings_at, size_to_load, trained_on, with_hold_out
-from procrustean.runs.cost import BESIDE_STEPS, Machine, measured_speed, relative_to_erm, this_machine
+from procrustean.runs.advice import HOLD_OUT, settings_at, size_to_load, trained_on, with_hold_out
+from procrustean.runs.cost import CAUTION, Machine, this_machine
 from procrustean.runs.image_loading import Sources
 from procrustean.runs.method_advice import MILD, advised
-from procrustean.runs.preparing import (
-    imbalanced,
-    prepare,
-)
-from procrustean.runs.survey_text import (
-    describe_advice,
-    describe_duplicates,
-    describe_problems,
-    describe_refusal,
-    describe_survey,
-    number_of,
-    time_text,
-)
 from procrustean.runs.training_advice import Settings
 from procrustean.runs.ways import agenda, open_ways
 
+NAMED = 5
+_BAR = 30
+_MOST_CLASSES = 60
 #: With fewer test images of a class, folds are advised.
 FEW_TESTED = 20
 
@@ -70,8 +64,8 @@ def inspect_source(
     found = survey(source, group=group, reporter=reporter)
     lines = [*describe_survey(found), "", *describe_problems(found, on_bad_image)]
     lines += describe_duplicates(found) if duplicates else []
-    if is_named(source) and found.splits is not None:
-        return Inspection("\n".join([*lines, "", *describe_known(source, found.splits, this_machine(device))]))
+    if is_named(source):
+        return Inspection("\n".join([*lines, "", *describe_known(found)]))
     # Where something is wrong with the files, the way to go on without them is advised.
     leave_out = found.listing is not None and (on_bad_image == "skip" or bool(found.bad))
     skip: Literal["error", "skip"] = "skip" if leave_out else "error"
@@ -79,22 +73,32 @@ def inspect_source(
     try:
         expected = expectation(found, config, this_machine(device))
     except (ConfigError, DataError) as error:
-        return Inspection("\n".join([*lines, "", *describe_refusal(str(error))]), refused=True)
-    command = ["train", source, *["--on-bad-image", "skip"] * leave_out]
-    command += [] if group is None else ["--group", group]
-    refused = bool(found.bad) and on_bad_image == "error"
+        refusal = "training refuses these images as they are, so there is nothing to advise yet:"
+        return Inspection("\n".join([*lines, "", refusal, f"  {printable(str(error))}"]), refused=True)
+    command = command_text("train", source, *["--on-bad-image", "skip"] * leave_out, *_given("--group", group))
     sources = Sources(reporter)
     if found.listing is not None:
         sources.take(config, found.listing)
     if ways := open_ways(config, sources):
-        told = agenda(config, ways, sources, None).text()
-        lines += [*expected.notes, "", told, f"start with: {command_text(*command)}"]
-        return Inspection("\n".join(lines), refused)
-    settings, machine = expected.settings, expected.machine
-    speed = measured_speed(settings.net, expected.channels, settings.size, settings.batch_size, machine.device)
-    advice = advised(expected.trained)
-    lines += [*expected.notes, "", *describe_advice(command, advice, expected.trained, settings, machine, speed)]
-    return Inspection("\n".join(lines), refused)
+        told = [agenda(config, ways, sources, None).text(), f"start with: {command}"]
+    else:
+        told = describe_advice(command, expected)
+    return Inspection("\n".join([*lines, *expected.notes, "", *told]), bool(found.bad) and on_bad_image == "error")
+
+
+def _given(flag: str, value: str | None) -> list[str]:
+    return [] if value is None else [flag, value]
+
+
+def describe_known(found: Survey) -> list[str]:
+    """What training does with a known data set."""
+    lines = [
+        "a known data set: train goes by its recipe, which --dry-run shows",
+        f"start with: {command_text('train', found.name)}",
+    ]
+    if max(found.train) < MILD * min(found.train):
+        lines.append("its classes are near equal; --imbalance step or long_tailed, with --rho, makes it imbalanced")
+    return lines
 
 
 @dataclass(frozen=True)
@@ -104,8 +108,6 @@ class Expectation:
     trained: list[int]  # images per class with training images, after what is set aside and held out
     notes: list[str]  # what would be set aside
     settings: Settings
-    channels: int
-    machine: Machine
 
 
 def expectation(found: Survey, config: RunSpec, machine: Machine) -> Expectation:
@@ -125,8 +127,20 @@ def expectation(found: Survey, config: RunSpec, machine: Machine) -> Expectation
     if found.listing is not None:
         _, size = size_to_load(found.listing, config, machine)
         shape = (size, size, 3)
-    settings = settings_at(config, sum(trained), shape, machine)
-    return Expectation(trained, _set_aside(found, splits, trained), settings, shape[2], machine)
+    return Expectation(trained, _set_aside(found, splits, trained), settings_at(config, sum(trained), shape, machine))
+
+
+def describe_advice(command: str, expected: Expectation) -> list[str]:
+    """What to train with, why, and how long it takes."""
+    advice, settings = advised(expected.trained), expected.settings
+    return [
+        f"advised method: {advice.choice.method}{' --drw' * advice.choice.drw}, {advice.why}",
+        f"advised settings: {settings.net} at {settings.size} x {settings.size} pixels, "
+        f"{number_of(settings.epochs, 'epoch')} in batches of {settings.batch_size}",
+        f"expected time: about {duration_text(settings.seconds)}, {CAUTION}",
+        f"start with: {command}",
+        f"or compare methods on held-out images: {command} --method auto --minutes 30",
+    ]
 
 
 def _set_aside(found: Survey, splits: Splits, trained: list[int]) -> list[str]:
@@ -138,13 +152,13 @@ def _set_aside(found: Survey, splits: Splits, trained: list[int]) -> list[str]:
         if test.min() < FEW_TESTED:
             notes.append(f"of a class {test.min()} only: train --folds 5 tests every image once instead")
         none = [c for c, n in zip(splits.test.classes, test, strict=True) if n == 0]
-        notes += [f"too few different images to test on: {_some(none)}"] * bool(none)
+        notes += [f"too few different images to test on: {some_names(none)}"] * bool(none)
     if not found.has_val:
         held = splits.train.counts - trained
         share = f"{100 * HOLD_OUT:g} % of each class, up to a quarter of small ones"
         notes.append(f"no validation images: {held.sum()} would be held out, {share}")
         none = [c for c, n in zip(splits.train.classes, held, strict=True) if n == 0]
-        notes += [f"too few images to hold any out: {_some(none)}"] * bool(none)
+        notes += [f"too few images to hold any out: {some_names(none)}"] * bool(none)
     if notes:
         notes.insert(0, "")
         sizes = f"{max(trained)} to {min(trained)} per class"
@@ -152,55 +166,169 @@ def _set_aside(found: Survey, splits: Splits, trained: list[int]) -> list[str]:
     return notes
 
 
-def _some(names: list[str]) -> str:
-    return ", ".join(map(printable, names[:5])) + " ..." * (len(names) > 5)
+def number_of(number: int, what: str) -> str:
+    """A number with what it counts.
+
+    >>> number_of(1, "group"), number_of(3, "class")
+    ('1 group', '3 classes')
+    """
+    return f"{number} {what}{('es' if what.endswith('s') else 's') * (number != 1)}"
 
 
-#: The ratio of most of the paper's tables, and the fewest images that it is made to leave of a class.
-PAPERS_RATIO, FEWEST = 100, 5
-#: Images per step that tell the speed of a CPU; whole batches of large images would take it minutes.
-ENOUGH_ON_CPU = 32
+def describe_survey(found: Survey) -> list[str]:
+    """What there is."""
+    total = sum(map(sum, found.counts.values()))
+    splits = [name for name in ("train", "val", "test") if any(found.counts[name])]
+    lines = [f"{printable(found.name)}: {number_of(total, 'image')} of {number_of(len(found.classes), 'class')} in "]
+    lines[0] += ", ".join(splits)
+    lines += ["", *_counts(found, splits), ""]
+    present = [n for n in found.train if n]
+    if len(present) > 1:
+        lines.append(_imbalance(present))
+    return [*lines, _shapes(found)]
 
 
-def describe_known(source: str, splits: Splits, machine: Machine) -> list[str]:
-    """What `procrustean train` does with a known data set, how long it takes, and how to make it imbalanced.
+def _imbalance(counts: list[int]) -> str:
+    largest, smallest = max(counts), min(counts)
+    kind = "mild" if largest / smallest < MILD else imbalance_kind(counts).replace("_", "-")
+    meaning = {
+        "mild": "the classes are near equal",
+        "step": "two levels of class sizes",
+        "long-tailed": "class sizes that fall off gradually",
+    }[kind]
+    return (
+        f"training images: {sum(counts)}, {largest} of the largest class and {smallest} of the smallest, ratio "
+        f"{largest / smallest:.4g}: {kind}, {meaning}"
+    )
+
+
+def describe_problems(found: Survey, on_bad_image: OnBadImage = "error") -> list[str]:
+    """What is wrong with it, most of all what would make results too good.
 
     Args:
-        source: its name.
-        splits: its images.
-        machine: where it is trained.
+        found: the survey.
+        on_bad_image: whether training is to leave out what cannot be used.
     """
-    device: Literal["cuda", "cpu"] = "cuda" if machine.device == "cuda" else "cpu"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # that MFW changes nothing among equal classes is said below
-        prepared = prepare(
-            planned(RunSpec(source, method=ADVISED, device=device)).config, splits=splits, to_train=False
-        )
-    config, recipe, counts = prepared.config, prepared.recipe, [int(n) for n in prepared.data.counts]
-    speed = _speed(prepared, machine) / relative_to_erm(config, device)
-    lines = [
-        "a known data set: train goes by its recipe, not by the number of images and the time",
-        f"method: {config.method}, the default for known data sets; --method names another, procrustean list methods "
-        "lists them",
-        prepared.recipe_text(),
-        f"expected time for all {sum(counts)} training images: "
-        + time_text(recipe.epochs * sum(counts), machine, speed),
-        f"start with: {command_text('train', source)}",
-    ]
-    if max(counts) >= MILD * min(counts):
-        return lines
-    made = replace(config, imbalance="step", rho=float(max(2, min(PAPERS_RATIO, max(counts) // FEWEST))))
-    images = int(imbalanced(made, splits)[1].counts.sum())
-    time = duration_text(BESIDE_STEPS * recipe.epochs * images / speed)
-    command = command_text("train", source, "--imbalance", made.imbalance, "--rho", f"{made.rho:g}")
+    lines: list[str] = []
+    damaged, other = parted({printable(name): why for name, why in found.bad.items()})
+    for what, bad, remedy in (
+        ("cannot be used", damaged, "Remove or replace them"),
+        ("no images, by their names neither", other, "Move them elsewhere"),
+    ):
+        refused = f"training refuses them. {remedy}, or leave them out with --on-bad-image skip"
+        done = "left out" if on_bad_image == "skip" else refused
+        lines += [f"{what}: {counted(bad)}; {done}:"] * bool(bad)
+        lines += named(bad, NAMED_BY_INSPECT)
+    if not found.bad:
+        lines.append("broken files: none")
+    lines += [f"few bits: {found.shallow}"] * bool(found.shallow)
+    lines += _twin_lines(found)
+    lines += group_lines(found)
+    empty = [c for c, n in zip(found.classes, found.train, strict=True) if n == 0]
+    if empty:
+        remedy = "add some, remove the class, or leave it out with --on-bad-image skip"
+        done = "left out" if on_bad_image == "skip" else remedy
+        lines.append(f"no training images of {', '.join(map(printable, empty[:NAMED]))}: {done}")
+    return lines
+
+
+def group_lines(found: Survey) -> list[str]:
+    """What belongs together, or which column of the table may say so."""
+    if found.listing is None:
+        return []
+    groups = {file.group for file in found.listing.files if file.group}
+    if groups:
+        return [f"groups: {len(groups)}; splits made here divide none of them"]
+    likely = None if found.splits is None else found.splits.likely
+    if likely is None:
+        return []
+    remedy = "a table with a column for --group"
+    if likely.option:
+        remedy = f"--group {shlex.quote(printable(likely.option))}"
+    number = number_of(likely.number, "group")
+    told = (
+        f"probably belong together, by {likely.how}: {len(likely.of)} images in {number}. If they do, {remedy} keeps "
+        "each group on one side of a split:"
+    )
+    return [told, *("  " + ", ".join(map(printable, images)) for images in likely.examples(NAMED))]
+
+
+def _counts(found: Survey, splits: list[str]) -> list[str]:
+    order = sorted(range(len(found.classes)), key=lambda c: -found.train[c])
+    shown = order if len(order) <= _MOST_CLASSES else [*order[: _MOST_CLASSES // 2], *order[-_MOST_CLASSES // 2 :]]
+    width = min(24, max(cell_len(printable(found.classes[c])) for c in shown))
+    digits = max(6, *(len(str(max(found.counts[s]))) + 1 for s in splits))
+    lines = [" " * width + "".join(f"{s:>{digits}}" for s in splits)]
+    most = max(found.train) or 1
+    for c in shown:
+        numbers = "".join(f"{found.counts[s][c]:>{digits}}" for s in splits)
+        bar = "█" * max(found.train[c] > 0, round(_BAR * found.train[c] / most))
+        lines.append(f"{set_cell_size(printable(found.classes[c]), width)}{numbers} {bar}".rstrip())
+    if len(shown) < len(order):
+        lines.append(f"(the {len(shown) // 2} largest and the {len(shown) // 2} smallest of {len(order)} classes)")
+    return lines
+
+
+def _shapes(found: Survey) -> str:
+    modes = ", ".join(f"{mode} {count}" for mode, count in found.modes.most_common())
+    if len(found.sizes) == 1:
+        width, height = next(iter(found.sizes))
+        return f"all {width} x {height} pixels; colour modes: {modes}"
+    widths, heights = zip(*found.sizes, strict=True)
+    return (
+        f"{_range(widths)} pixels wide and {_range(heights)} high, shorter side usually {found.side}; colour modes: "
+        f"{modes}"
+    )
+
+
+def _range(numbers: Sequence[int]) -> str:
+    return str(min(numbers)) if min(numbers) == max(numbers) else f"{min(numbers)} to {max(numbers)}"
+
+
+def _twin_lines(found: Survey) -> list[str]:
+    what = "near-duplicates"
+    if sum(map(sum, found.counts.values())) > MOST_COMPARED:
+        what = f"equal images (nearly equal ones are looked for among {MOST_COMPARED:,} at most)"
+    if not found.twins:
+        return [f"{what}: none"]
+    if found.too_dark:
+        lines = [f"{what}: cannot be told, since {found.too_dark}"]
+    else:
+        images = sum(len(twins.names) for twins in found.twins)
+        groups = number_of(len(found.twins), "group")
+        lines = [f"{what}: {images} images in {groups}; splits made here keep them together"]
+    # Only equal pixels are a reason to remove an image, or to change its label.
+    for told, some in (
+        (
+            "across splits: {}, the same image pixel for pixel, which makes test results too good; remove one side:",
+            [twins for twins in found.twins if twins.copies_across],
+        ),
+        (
+            "look alike across splits: {}. Look at them: those that are the same make test results too good:",
+            [twins for twins in found.twins if twins.across and not twins.copies_across and not found.too_dark],
+        ),
+        (
+            "contradicting labels: {} of the same image, pixel for pixel, in different classes; one can be right:",
+            [twins for twins in found.twins if twins.copies_contradict],
+        ),
+        (
+            "look alike in different classes: {}. Look at them before you change anything:",
+            [twins for twins in found.twins if twins.contradict and not twins.copies_contradict and not found.too_dark],
+        ),
+    ):
+        if some:
+            lines += [told.format(number_of(len(some), "group")), *_named(some)]
+    return lines
+
+
+def describe_duplicates(found: Survey) -> list[str]:
+    """All near-duplicates by name, those within a class too."""
     return [
-        *lines,
-        f"its classes are near equal, which leaves {config.method} nothing to correct; --imbalance (step or "
-        f"long_tailed) and --rho make it imbalanced. {number_of(images, 'image')}, about {time}: {command}",
+        ("the same: " if twins.copies else "look alike: ") + ", ".join(map(printable, twins.names))
+        for twins in found.twins
     ]
 
 
-def _speed(prepared: Prepared, machine: Machine) -> float:
-    recipe, channels = prepared.recipe, prepared.data.train.images.shape[3]
-    batch = recipe.batch_size if machine.device == "cuda" else min(recipe.batch_size, ENOUGH_ON_CPU)
-    return measured_speed(recipe.net, channels, max(prepared.image_size), batch, machine.device)
+def _named(groups: list[Twins]) -> list[str]:
+    lines = ["  " + ", ".join(map(printable, twins.names[:4])) + ", ..." * (len(twins.names) > 4) for twins in groups]
+    return lines[:NAMED] + [f"  and {len(lines) - NAMED} more"] * (len(lines) > NAMED)

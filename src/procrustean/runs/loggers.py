@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import redirect_stdout
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, get_args
 
 from procrustean.base.epochs import EpochRecord
 from procrustean.base.errors import ConfigError, one_of
@@ -23,16 +23,6 @@ Tool = Literal["tensorboard", "wandb", "trackio"]
 HOSTED: tuple[Tool, ...] = ("wandb", "trackio")
 PROJECT = "procrustean"
 MOST_CLASSES = 100  # with more, a chart per class helps nobody
-
-
-class Sink(Protocol):
-    """Where the numbers of one run go."""
-
-    def log(self, step: int, scalars: Mapping[str, float]) -> None:
-        """Keep the numbers of one epoch, counted from 1."""
-
-    def close(self) -> None:
-        """All numbers have been given."""
 
 
 class TrackingReporter(PassingOn):
@@ -51,7 +41,7 @@ class TrackingReporter(PassingOn):
         super().__init__(inner)
         self._tool, self._directory = tool, directory
         self._module = imported(tool)
-        self._sink: Sink | None = None
+        self._sink: _TensorBoard | _Hosted | None = None
         self._classes: list[str] = []
 
     def run_started(self, name: str, epochs: int, first_epoch: int) -> None:

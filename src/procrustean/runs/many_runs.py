@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from procrustean.base.errors import ConfigError, ProcrusteanError, RunError
+from procrustean.base.errors import ConfigError, Diverged, ProcrusteanError, RunError
 from procrustean.base.lease import RunInUse
 from procrustean.base.own_code import failure_text, use_file
 from procrustean.base.progress import Distinct, Reporter
@@ -152,6 +152,17 @@ def outcome_of(path: Path, error: Exception | None = None) -> Outcome:
         return Outcome(path, load_result(path).record, None)
     except RunError as damaged:
         return Outcome(path, None, RunError(f"{damaged} (to train the run again, remove {path} first)"))
+
+
+def raise_failures(outcomes: Sequence[Outcome]) -> None:
+    """Raise the first error of runs that are to be compared; one that diverged is passed over."""
+    for outcome in outcomes:
+        error = outcome.error
+        if error is None or isinstance(error, Diverged):
+            continue
+        if isinstance(error, ProcrusteanError):
+            raise error
+        raise RunError(f"{outcome.path} failed: {failure_text(error)}") from error
 
 
 def check_places(configs: Sequence[RunSpec]) -> list[Path]:

@@ -32,7 +32,7 @@ from procrustean.records.run_record import CalibrationRecord, ImageMeasures, Run
 from procrustean.records.run_spec import RunSpec
 from procrustean.records.several_runs import last_held_out
 from procrustean.runs.existing_runs import check_identity
-from procrustean.runs.leaks import divided_groups
+from procrustean.runs.lint import divided_groups
 from procrustean.runs.loggers import Tool, TrackingReporter
 
 if TYPE_CHECKING:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 from procrustean.base.errors import ConfigError
 from procrustean.base.optional_libraries import installing
 from procrustean.base.own_code import plain_name
-from procrustean.methods.make import checked_options, option_defaults
-from procrustean.records.run_spec import RunSpec
+from procrustean.methods.make import checked_options
 from procrustean.runs.choosing import Score, value_text
 
 
@@ -31,9 +30,6 @@ class Range:
 Values = tuple[Any, ...] | Range
 Space = Mapping[str, Values]
 
-SETTINGS = frozenset(field.name for field in fields(RunSpec))
-#: Of whole numbers, a range stands for all of them; more than these are probably a mistake.
-MOST_NUMBERS = 100
 #: Alpha of MFW: the paper's grid. Gamma of CDT: its authors' ranges. The others: values around the published ones.
 DEFAULTS: dict[str, dict[str, tuple[Any, ...]]] = {
     "mfw": {"alpha": (0.1, 0.2, 0.5, 1.0, 5.0)},
@@ -84,18 +80,13 @@ def read_space(method: str, texts: Sequence[str]) -> Space:
             raise ConfigError(f"{text!r} received; write OPTION=VALUE,VALUE,... or OPTION=LOW..HIGH")
         if name in space:
             raise ConfigError(f"{text!r} received, but {name} is given already; list all its values in one place")
-        if name in SETTINGS and name not in option_defaults(method):
-            raise ConfigError(
-                f"{text!r} received, but {name} is a setting of the training, and only options of the method are "
-                f"chosen: {', '.join(option_defaults(method)) or 'it has none'}"
-            )
         low, dots, high = values.partition("..")
         if dots:
             between = _range(text, low, high)
             first, last = (checked_options(method, {name: end})[name] for end in (low, high))
-            space[name] = _whole(text, first, last) if isinstance(first, int) else between
+            space[name] = tuple(range(first, last + 1)) if isinstance(first, int) else between
         else:
-            space[name] = _different(text, [checked_options(method, {name: v})[name] for v in values.split(",")])
+            space[name] = tuple(dict.fromkeys(checked_options(method, {name: v})[name] for v in values.split(",")))
     return space
 
 
@@ -113,13 +104,6 @@ def space_texts(space: Space) -> list[str]:
     ]
 
 
-def _different(text: str, values: Sequence[Any]) -> tuple[Any, ...]:
-    for number, value in enumerate(values):
-        if value in values[:number]:
-            raise ConfigError(f"{text!r} received, which has {value_text(value)} twice; give each value once")
-    return tuple(values)
-
-
 def _range(text: str, low: str, high: str) -> Range:
     try:
         made = Range(float(low), float(high))
@@ -130,13 +114,6 @@ def _range(text: str, low: str, high: str) -> Range:
     return made
 
 
-def _whole(text: str, low: int, high: int) -> tuple[int, ...]:
-    """All whole numbers of a range, for options that take no others."""
-    if high - low >= MOST_NUMBERS:
-        raise ConfigError(f"{text!r} received, which are {high - low + 1} whole numbers; list those to be tried")
-    return tuple(range(low, high + 1))
-
-
 def grid(space: Space) -> list[dict[str, Any]]:
     """Every combination of the values."""
     for name, values in space.items():
@@ -144,16 +121,6 @@ def grid(space: Space) -> list[dict[str, Any]]:
             raise ConfigError(f"{name} is given as a range, of which a grid has no end; add --trials N, or list values")
     lists = [values for values in space.values() if not isinstance(values, Range)]
     return [dict(zip(space, chosen, strict=True)) for chosen in product(*lists)]
-
-
-def possible(space: Space, trials: int) -> int:
-    """How many of so many trials can be different candidates; of a range, all.
-
-    >>> possible({"alpha": (0.1, 5.0)}, 5), possible({"alpha": Range(low=0.1, high=5.0)}, 5)
-    (2, 5)
-    """
-    lists = [values for values in space.values() if not isinstance(values, Range)]
-    return min(trials, math.prod(map(len, lists))) if len(lists) == len(space) else trials
 
 
 def samples(space: Space) -> list[dict[str, Any]]:

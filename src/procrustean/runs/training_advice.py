@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from procrustean.base.errors import ConfigError
 from procrustean.runs.cost import Machine
 
 #: (network, image side or None for that of the images), the best first; the first that the budget allows is taken.
@@ -21,7 +19,6 @@ SHOWN = {"cpu": 120_000, "cuda": 4_000_000}
 FEWEST_EPOCHS, MOST_EPOCHS = 30, 200
 #: A network that starts from pretrained weights needs far fewer, at a lower rate.
 PRETRAINED_EPOCHS, PRETRAINED_RATE = 12, 1e-3
-PRETRAINED_SIDE = {"cpu": 64, "cuda": 224}
 EVALUATIONS = 20
 #: Steps of an epoch below which a batch is too large for so few images, and the batch below which none is made smaller.
 FEWEST_STEPS, SMALLEST_BATCH = 3, 4
@@ -48,7 +45,7 @@ def at_least_fewest(chosen: Settings) -> Settings:
     return replace(chosen, epochs=fewest, seconds=chosen.seconds * fewest / chosen.epochs)
 
 
-def choose_settings(images: int, side: int, channels: int, machine: Machine, pretrained: str | None = None) -> Settings:
+def choose_settings(images: int, side: int, channels: int, machine: Machine) -> Settings:
     """The largest network that the machine trains long enough within its budget; else the smallest, as long as it can.
 
     Args:
@@ -56,13 +53,7 @@ def choose_settings(images: int, side: int, channels: int, machine: Machine, pre
         side: of the images as they are, in pixels; they are made smaller, never larger.
         channels: of the images.
         machine: where they are trained on.
-        pretrained: a network whose weights are there to start from; taken if the budget allows a third of its epochs.
     """
-    if pretrained is not None:
-        size = min(side, PRETRAINED_SIDE[machine.device])
-        chosen = settings_of(pretrained, size, images, channels, machine, pretrained=True)
-        if chosen.epochs >= PRETRAINED_EPOCHS // 3:
-            return chosen
     ladder = [
         settings_of(net, min(longest or side, side), images, channels, machine)
         for net, longest in _ladder(side, machine)
@@ -80,7 +71,7 @@ def settings_of(
     epochs = max(1, min(wanted, affordable))
     batch = batch_for(images, size, machine)
     rate = PRETRAINED_RATE if pretrained else rate_for(batch)
-    return Settings(net, size, epochs, batch, rate, machine.seconds(net, channels, size, epochs * images), pretrained)
+    return Settings(net, size, epochs, batch, rate, epochs * images / speed, pretrained)
 
 
 def batch_for(images: int, side: int, machine: Machine) -> int:
@@ -114,36 +105,3 @@ def _ladder(side: int, machine: Machine) -> tuple[tuple[str, int | None], ...]:
     if machine.device == "cpu":
         return _CPU_LARGE if side >= 48 else _CPU_SMALL
     return _GPU_LARGE if side >= 112 else _GPU_MEDIUM if side >= 48 else _GPU_SMALL
-
-
-#: In the order of preference. Nothing is downloaded.
-CANDIDATES = ("torchvision:resnet18", "timm:resnet18.a1_in1k", "torchvision:resnet50", "timm:resnet50.a1_in1k")
-#: Below this side, the first layers of networks for photographs leave nothing to look at.
-SMALLEST_SIDE = 64
-
-
-def found_pretrained(side: int, channels: int) -> str | None:
-    """The first network whose weights are in a cache and that can take images of this size; None if there is none."""
-    if side < SMALLEST_SIDE or channels != 3 or not _caches_hold_anything():
-        return None
-    from procrustean.nets.published import published
-
-    for net in CANDIDATES:
-        try:
-            if published(net).found() is not None:
-                return net
-        except ConfigError:  # the library is not installed
-            continue
-    return None
-
-
-def _caches_hold_anything() -> bool:
-    """A look at the folders, since importing the libraries takes seconds."""
-    import os
-
-    import torch
-
-    hub = Path(torch.hub.get_dir()) / "checkpoints"
-    home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
-    cache = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
-    return any(hub.glob("resnet*")) or any(cache.glob("models--timm--resnet*"))

@@ -1,46 +1,32 @@
-"""The candidates of a search: what they are trained on, whether they can be, whether one is the method's default."""
+"""The candidates of a search: what they are trained on, and whether they can be."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
-import numpy as np
-
-from procrustean.balance.count_facts import kind_for_methods
-from procrustean.balance.types import Problem
 from procrustean.base.errors import ConfigError, ProcrusteanError
-from procrustean.data.imageset import Splits
-from procrustean.data.recipes import data_set
+from procrustean.base.progress import Reporter
 from procrustean.data.sets.data_set import DataSet
 from procrustean.data.sets.data_set_table import all_sets
-from procrustean.data.sources import has_validation
-from procrustean.engine.prepared import (
-    Prepared,
-    known_source,
-)
-from procrustean.methods.make import checked_options, make_method, option_defaults
-from procrustean.nets.build import layers_of
-from procrustean.records.run_record import RunRecord
+from procrustean.data.sources import has_validation, is_named
+from procrustean.engine.prepared import Prepared
 from procrustean.records.run_spec import RunSpec
-from procrustean.runs.advice import planned
-from procrustean.runs.choosing import options_text
+from procrustean.runs.advice import HOLD_OUT, Plan
+from procrustean.runs.choosing import check_held_out, options_text
 from procrustean.runs.image_loading import Sources
+from procrustean.runs.lint import lint
 from procrustean.runs.option_spaces import Options, Space, space_texts
-from procrustean.runs.preparing import (
-    effective_options,
-    prepare,
-    recipe_of,
-)
+from procrustean.runs.preparing import prepare, recipe_of
 
 #: Training images per class that decide where the source has no validation split; the paper's number.
 PER_CLASS = 3
 
 
-def default_hold_out(reported: RunSpec, choose_on: str | None) -> int:
-    """What is held out where the user says nothing: 0, so that the validation split decides, or else three per class.
+def default_hold_out(reported: RunSpec, choose_on: str | None) -> float:
+    """What is held out where the user says nothing: 0, so that the validation split decides, else three per class of a
+    known data set, and of the user's own images the share that `train` holds out.
 
     Args:
         reported: settings of the training with the chosen options.
@@ -50,7 +36,9 @@ def default_hold_out(reported: RunSpec, choose_on: str | None) -> int:
         return PER_CLASS
     tuned_on = _tuning_set(reported.source)
     source = choose_on or (tuned_on.name if tuned_on else reported.source)
-    return 0 if has_validation(source, reported.on_bad_image, reported.group) else PER_CLASS
+    if has_validation(source, reported.on_bad_image, reported.group):
+        return 0
+    return PER_CLASS if is_named(source) else HOLD_OUT
 
 
 def candidate_settings(reported: RunSpec, choose_on: str | None) -> RunSpec:
@@ -94,47 +82,40 @@ def check_options(base: RunSpec, candidates: Sequence[Options]) -> None:
             recipe_of(_with(base, options))
 
 
-def check_runs(base: RunSpec, candidates: Sequence[Options], sources: Sources) -> None:
-    """Refuse what the images or the network do not allow, and a choice without images to choose on."""
-    plan = planned(base, load=sources)
-    splits = plan.splits or sources(plan.config)
-    if plan.config.hold_out == 0 and splits.val is None:
-        raise ConfigError(
-            f"hold_out = 0 received, and {base.source} has no validation split; tuning needs held-out images, "
-            "3 per class in the paper"
-        )
-    for prepared in _prepared(plan.config, candidates, splits):
-        check_held_out(prepared)
+def check_candidates(plan: Plan, final: Plan, candidates: Sequence[Options], reporter: Reporter) -> None:
+    """Refuse what the images or the network do not allow, and a choice without images to choose on.
+
+    Args:
+        plan: the settings that candidates share.
+        final: those of the training with the chosen options.
+        candidates: their options.
+        reporter: told what is probably a mistake.
+    """
+    first, *_ = [_prepared(plan, options) for options in candidates]
+    check_held_out(first)
+    for finding in lint(first):
+        reporter.warn(finding)
+    if final.config.source != plan.config.source:
+        for options in candidates:
+            _prepared(final, options)
 
 
-def check_held_out(prepared: Prepared) -> None:
-    """ConfigError where the images to choose on are of a single class: guessing it always would be right."""
-    held_out, config = prepared.data.held_out, prepared.config
-    if held_out is None or np.count_nonzero(held_out.counts) > 1:
-        return
-    name = held_out.classes[int(held_out.counts.argmax())]
-    instead = "hold out fewer of each class, or a share such as --hold-out 0.15"
-    if not config.hold_out:
-        instead = "add images of other classes to it, or hold training images out: --hold-out 3"
-    where = "held-out images" if config.hold_out else "images of the validation split"
-    raise ConfigError(
-        f"{config.source}: the {len(held_out)} {where} are all of the class {name}, and to choose on them images of at "
-        f"least two classes are needed; {instead}"
-    )
+def on_all(config: RunSpec, source: str) -> RunSpec:
+    """The settings of the training on all images, perhaps of another source."""
+    return replace(config, source=source, hold_out=0, hold_out_from="training")
 
 
-def check_final(final: RunSpec, candidates: Sequence[Options], sources: Sources) -> None:
-    """Refuse what the data set that is trained on in the end, if it is another one, does not allow."""
-    plan = planned(final, load=sources)
-    for _ in _prepared(plan.config, candidates, plan.splits or sources(plan.config)):
-        pass
+def final_plan(plan: Plan, source: str, sources: Sources) -> Plan:
+    """What `on_all` makes of a plan."""
+    final = on_all(plan.config, source)
+    if source == plan.config.source:
+        return replace(plan, config=final, made=None)
+    return Plan(final, None if is_named(source) else sources(final), plan.why, trials=plan.trials)
 
 
-def _prepared(base: RunSpec, candidates: Sequence[Options], splits: Splits) -> Iterator[Prepared]:
-    for options in candidates:
-        with _named(options):
-            prepared = prepare(_with(base, options), splits=splits)
-        yield prepared
+def _prepared(plan: Plan, options: Options) -> Prepared:
+    with _named(options):
+        return prepare(_with(plan.config, options), splits=plan.splits, made=plan.made)
 
 
 def _with(base: RunSpec, options: Options) -> RunSpec:
@@ -148,29 +129,3 @@ def _named(options: Options) -> Iterator[None]:
         yield
     except ProcrusteanError as error:
         raise type(error)(f"candidate {options_text(options)}: {error}") from error
-
-
-def is_default(base: RunSpec, chosen: Options, record: RunRecord) -> bool:
-    """Whether options, if there are any, are those that the method takes by itself.
-
-    Args:
-        base: the settings that all candidates share.
-        chosen: options.
-        record: of a candidate, for the images and the network, on which defaults may depend.
-    """
-    if not chosen:
-        return False
-    data, defaults = record.data, option_defaults(base.method)
-    counts = tuple(data.counts)
-    height, width, channels = data.image_shape
-    layers = layers_of(record.recipe.net, channels=channels, classes=len(counts), size=(height, width))
-    source = data_set(known_source(data.source, base))
-    problem = Problem.on(layers, counts, kind_for_methods(data.kind, counts), source)
-    others = {name: value for name, value in base.options.items() if name not in chosen}
-    method = make_method(base.method, problem, effective_options(replace(base, options=others)))
-
-    def default(name: str) -> Any:
-        # None is left open until the images are known.
-        return method.resolved.get(name) if defaults[name] is None else defaults[name]
-
-    return all(value == default(name) for name, value in checked_options(base.method, chosen).items())

@@ -36,21 +36,27 @@ Kind = Literal["features", "scratch", "end-to-end"]
 PRETRAINED, FEATURES_SIDE, TUNING_SIDE = "efficientnet_lite0", 224, 128
 #: The network from scratch.
 SCRATCH, SCRATCH_SIDE = "convnet", 64
-#: All ways correct for the class sizes by this, the correction with the steadiest gain on photographs; by deferred
-#: weights where the settings ask for these and name no method.
-METHOD, METHOD_WITH_DRW = "balanced_softmax", "erm"
+#: How each way corrects for the class sizes: method, and whether with deferred weights.
+CORRECTIONS: dict[Kind, tuple[str, bool]] = {
+    "features": ("balanced_softmax", False),
+    "scratch": ("balanced_softmax", False),
+    "end-to-end": ("balanced_softmax", False),
+}
+#: The method where the settings ask for deferred weights and name none.
+METHOD_WITH_DRW = "erm"
 #: Share of each class that is held out to compare the ways.
 HELD_OUT = 1 / 3
-#: Smaller pictures hold nothing that a network for photographs could use.
-SMALLEST_SIDE = 33
+#: In smaller pictures a network for photographs finds nothing to use, and in still smaller ones none does that halves
+#: their sides three times.
+SMALLEST_PHOTOGRAPH, SMALLEST_SIDE = 33, 8
 #: A training from scratch is at least so long.
 SCRATCH_EPOCHS, SCRATCH_STEPS, BATCH = 30, 600, 32
 #: The same of a head on features.
 HEAD_EPOCHS, HEAD_STEPS, HEAD_BATCH = 60, 600, 64
 #: Epochs where all of the pretrained network learns, and from how many images on fewer do.
 TUNING_EPOCHS, FEWER_EPOCHS, MANY_IMAGES = 12, 8, 1000
-#: Sides to which images for features are made smaller where time is short.
-SIDES = (FEATURES_SIDE, 160, 128, 96)
+#: Sides to which images are made smaller where time is short; fewer epochs would cost more.
+SMALLER: dict[Kind, tuple[int, ...]] = {"features": (160, 128, 96), "scratch": (48, 32), "end-to-end": ()}
 #: How many times as fast a network makes features as it trains.
 FORWARD = 3.0
 #: Minutes that trials and training may take where nothing is said.
@@ -96,15 +102,17 @@ def open_ways(config: RunSpec, sources: Sources) -> tuple[Way, ...]:
     if not is_files(config.source) or (config.method == ADVISED and config.options):
         return ()
     listing = sources.listing(config)
-    if not listing.headers or median(min(h.width, h.height) for h in listing.headers.values()) < SMALLEST_SIDE:
+    side = round(median(min(h.width, h.height) for h in listing.headers.values())) if listing.headers else 0
+    if side < SMALLEST_SIDE:
         return ()
     kinds: list[Kind] = []
-    if config.net in (None, *PACKAGED) and config.pretrained in (None, PUBLISHED) and _has_weights(config.net):
+    suits = side >= SMALLEST_PHOTOGRAPH and config.net in (None, *PACKAGED) and config.pretrained in (None, PUBLISHED)
+    if suits and _has_weights(config.net):
         kinds += ["features"] * (config.tune == "head" or not _needs_images(config.method))
         kinds += ["end-to-end"] * (config.tune == "all")
     if config.net in (None, SCRATCH) and config.pretrained is None and config.tune == "all":
         kinds.insert(len(kinds) - ("end-to-end" in kinds), "scratch")
-    return tuple(Way(kind, _settings(config, kind, _trained(listing))) for kind in kinds)
+    return tuple(Way(kind, _settings(config, kind, _trained(listing), side)) for kind in kinds)
 
 
 def _has_weights(net: str | None) -> bool:
@@ -133,17 +141,17 @@ def _set_aside(listing: FileListing) -> int:
     return 0 if any(file.split == "test" for file in listing.files) else round(0.2 * _given(listing))
 
 
-def _settings(config: RunSpec, kind: Kind, images: int) -> RunSpec:
-    method = config.method
-    if method == ADVISED:
-        method = METHOD_WITH_DRW if config.drw else METHOD
-    config = replace(config, method=method)
+def _settings(config: RunSpec, kind: Kind, images: int, natural: int) -> RunSpec:
+    if config.method == ADVISED:
+        method, drw = (METHOD_WITH_DRW, True) if config.drw else CORRECTIONS[kind]
+        config = replace(config, method=method, drw=drw)
     if kind == "features":
         epochs, batch = _epochs(images, HEAD_BATCH, HEAD_EPOCHS, HEAD_STEPS), HEAD_BATCH
         config = replace(config, net=config.net or PRETRAINED, pretrained=PUBLISHED, tune="head")
         side = FEATURES_SIDE
     elif kind == "scratch":
-        epochs, batch, side = _epochs(images, BATCH, SCRATCH_EPOCHS, SCRATCH_STEPS), BATCH, SCRATCH_SIDE
+        epochs, batch = _epochs(images, BATCH, SCRATCH_EPOCHS, SCRATCH_STEPS), BATCH
+        side = SCRATCH_SIDE if natural >= SMALLEST_PHOTOGRAPH else natural
         config = replace(config, net=SCRATCH, recipe="photographs")
     else:
         epochs, batch, side = TUNING_EPOCHS if images < MANY_IMAGES else FEWER_EPOCHS, BATCH, TUNING_SIDE
@@ -262,7 +270,7 @@ def agenda(
         raise ConfigError(f"minutes = {minutes:g} received; training takes a time above 0")
     asked, minutes = minutes is not None, MINUTES if minutes is None else minutes
     cost_of = partial(costs_of, sources=sources, timed=asked, alone=alone)
-    first, costs = _first(ways[0], sources, 60 * minutes, cost_of)
+    first, costs = _first(ways[0], sources, 60 * minutes, cost_of, config)
     kept, left_out, trials, longest = [first], list[Way](), costs.trial, costs.final
     for way in ways[1:]:
         cost = cost_of(way)
@@ -280,12 +288,15 @@ def agenda(
     return Agenda(tuple(kept), tuple(left_out), seconds, minutes, asked, alone and length_of_final(config, sources) > 0)
 
 
-def _first(way: Way, sources: Sources, seconds: float, cost_of: Callable[[Way], Costs]) -> tuple[Way, Costs]:
-    """The first way, for features with images made so much smaller that it fits the time, if any do."""
-    cost = cost_of(way)
-    for side in SIDES[1:] if way.kind == "features" and way.config.image_size == FEATURES_SIDE else ():
+def _first(
+    way: Way, sources: Sources, seconds: float, cost_of: Callable[[Way], Costs], asked: RunSpec
+) -> tuple[Way, Costs]:
+    """The first way, with images made so much smaller that it fits the time, if any do."""
+    cost, usual = cost_of(way), way.config.image_size or 1
+    for side in SMALLER[way.kind] if asked.image_size is None else ():
         if cost.trial + cost.final <= seconds:
             break
-        way = replace(way, config=replace(way.config, image_size=side))
-        cost = cost_of(way)
+        if side < usual:
+            way = replace(way, config=replace(way.config, image_size=side))
+            cost = cost_of(way)
     return way, cost

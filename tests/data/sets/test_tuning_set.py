@@ -93,10 +93,10 @@ def test_what_the_final_data_set_does_not_allow_is_said_before_anything_is_train
         ("tiered-imagenet", "cifar10", 3),
         ("imagenet-lt", None, 0),
         ("cifar10", None, 3),
-        ("not-there", None, 3),
+        ("not-there", None, 0.15),
     ],
 )
-def test_how_many_images_decide_if_nothing_is_said(source: str, choose_on: str | None, expected: int) -> None:
+def test_how_many_images_decide_if_nothing_is_said(source: str, choose_on: str | None, expected: float) -> None:
     assert default_hold_out(RunSpec(source), choose_on) == expected
 
 
