@@ -54,9 +54,9 @@ def test_a_data_set_is_prepared_described_and_verified(
     data = ("--data-dir", tmp_path / "data")
     refused = answer("data", "prepare", "tiny-imagenet", "--source", tiny, *data, code=2)
     assert "Tiny-ImageNet cannot be prepared: 2 problems" in refused.err
-    assert "train (3 classes, 200 expected)" in refused.err
+    assert "train: 3 classes, 200 expected" in refused.err
     checked = answer("data", "prepare", "tiny-imagenet", "--source", tiny, *data, "--dry-run", code=2)
-    assert "test (3 classes, 200 expected)" in checked.out
+    assert "test: 3 classes, 200 expected" in checked.out
     assert "15 images of 3 classes, 0.000184 GB at 64 x 64" in checked.err
     made = answer("data", "prepare", "tiny-imagenet", "--source", tiny, *data, "--on-bad-image", "skip", "--workers", 1)
     assert "9 train, 6 test images of 3 classes" in made.out

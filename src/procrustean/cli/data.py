@@ -140,10 +140,10 @@ class Prepare:
     """Only check and estimate."""
 
     def run(self) -> int:
+        from procrustean.data.image_lists import named
         from procrustean.data.sets.data_set import data_roots
         from procrustean.data.sets.prepared_files import prepared_set
-        from procrustean.data.stores.listing import told
-        from procrustean.data.stores.prepare import plan, prepare
+        from procrustean.data.stores.prepare import SHOWN, plan, prepare
 
         layout, root = prepared_set(self.name), data_roots(self.data_dir)[0]
         for name, value in (("size", self.size), ("workers", self.workers)):
@@ -159,7 +159,7 @@ class Prepare:
         planned = plan(layout, source, root=root, lists=self.lists, size=size, resize=self.resize, workers=workers)
         reporter.say(_estimate(planned))
         if self.dry_run:
-            write_result("\n".join(told(planned.problems)) or "complete: every image that is expected is there")
+            write_result("\n".join(named(planned.problems, SHOWN)) or "complete: every image that is expected is there")
             return 2 if planned.problems and self.on_bad_image == "error" else 0
         if not planned.target.exists():  # a complete one may be where nothing can be written
             check_folder(planned.target.parent, "--data-dir")

@@ -214,8 +214,6 @@ def describe_problems(found: Survey, on_bad_image: OnBadImage = "error", *, dupl
         lines += named(bad, NAMED_BY_INSPECT)
     if not found.bad:
         lines.append("broken files: none")
-    if found.listing is not None and found.listing.hidden:
-        lines.append(printable(found.listing.hidden_text()))
     lines += [f"few bits: {found.shallow}"] * bool(found.shallow)
     lines += _twin_lines(found, all_of_them=duplicates)
     lines += group_lines(found)

@@ -316,7 +316,7 @@ class _Trials:
     def _head_of(self, config: RunSpec) -> Chosen:
         prepared = self._prepared(self._as_trial(config))
         net = prepared.build_net().to(prepared.placement.device)
-        stores, train = prepared.training_stores(net, self._reporter.say), prepared.data.train
+        stores, train = prepared.training_stores(net, self._reporter), prepared.data.train
         assert isinstance(stores, FeatureStores)
         features = stores.training(train)
         shown = net.features(features.features.flatten(0, 1)).view(features.features.shape)

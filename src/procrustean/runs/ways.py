@@ -18,8 +18,6 @@ import torch
 
 from procrustean.base.console import duration_text, number_of
 from procrustean.base.errors import ConfigError
-from procrustean.base.machine import free_memory
-from procrustean.data.image_files import COPIES as COPIES_IN_MEMORY
 from procrustean.data.image_lists import FileListing
 from procrustean.data.sources import is_files
 from procrustean.engine.device import place, sane_threads
@@ -242,7 +240,7 @@ class Agenda:
                 f"{about}: {tried}"
             )
         for way in self.left_out:
-            text += f"; not {way.name}, for which {self.minutes:g} min or the memory are too small"
+            text += f"; not {way.name}, for which {self.minutes:g} min are too short"
         if self.seconds > 1.3 * 60 * self.minutes:
             text += f"; nothing that fits into {self.minutes:g} min is left, so this takes longer"
         return text
@@ -268,7 +266,7 @@ def agenda(
     kept, left_out, trials, longest = [first], list[Way](), costs.trial, costs.final
     for way in ways[1:]:
         cost = cost_of(way)
-        if trials + cost.trial + max(longest, cost.final) <= 60 * minutes and _fits(way, sources):
+        if trials + cost.trial + max(longest, cost.final) <= 60 * minutes:
             kept.append(way)
             trials, longest = trials + cost.trial, max(longest, cost.final)
         else:
@@ -282,19 +280,13 @@ def agenda(
     return Agenda(tuple(kept), tuple(left_out), seconds, minutes, asked, alone and length_of_final(config, sources) > 0)
 
 
-def _fits(way: Way, sources: Sources) -> bool:
-    """Whether the memory holds the images of a way, with the copies that are made of them."""
-    listing, side = sources.listing(way.config), way.config.image_size or 1
-    return COPIES_IN_MEMORY * len(listing.files) * side * side * 3 <= free_memory()
-
-
 def _first(
     way: Way, sources: Sources, seconds: float, cost_of: Callable[[Way], Costs], asked: RunSpec
 ) -> tuple[Way, Costs]:
-    """The first way, with images made so much smaller that it fits time and memory, if any do."""
+    """The first way, with images made so much smaller that it fits the time, if any do."""
     cost, usual = cost_of(way), way.config.image_size or 1
     for side in SMALLER[way.kind] if asked.image_size is None else ():
-        if cost.trial + cost.final <= seconds and _fits(way, sources):
+        if cost.trial + cost.final <= seconds:
             break
         if side < usual:
             way = replace(way, config=replace(way.config, image_size=side))
