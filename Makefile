@@ -23,10 +23,10 @@ demo: .venv/installed ## train on imbalanced digits, ERM against MFW: a table an
 	$(BIN)/procrustean demo
 
 test: lint ## lint, then every test but those of `make slow`
-	$(ONE_THREAD) $(KEEP_BYTECODE) $(BIN)/python -m pytest -n $(WORKERS) -m "not alone and not slow"
+	$(ONE_THREAD) $(KEEP_BYTECODE) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not alone and not slow"
 	$(ONE_THREAD) $(KEEP_BYTECODE) $(BIN)/python -m pytest -m alone $$(grep -rl --include='*.py' 'mark\.alone' tests)
 
-slow: .venv/installed-dev ## tests that take long: several processes, kernels without a GPU, folds
+slow: .venv/installed-dev ## tests that take long: several processes, compiled graphs, kernels without a GPU, long pages
 	$(ONE_THREAD) $(KEEP_BYTECODE) $(BIN)/python -m pytest -n $(WORKERS) -m slow
 
 faults: .venv/installed-dev ## kill, damage and fuzz by the hundred (six to twenty minutes); figures into docs/reliability.md

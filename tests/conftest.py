@@ -35,6 +35,9 @@ os.environ.update(OMP_NUM_THREADS="1", OMP_WAIT_POLICY="PASSIVE", MPLBACKEND="Ag
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# No test takes the power away: what was written need not be on the disk. Several tests refuse or count these requests.
+os.fsync = lambda handle: None  # type: ignore[assignment]
+
 # Before anything imports torchvision, as Lightning and transformers do.
 declare_missing_operators()
 
@@ -60,6 +63,7 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.collect()
         gc.freeze()
+        gc.set_threshold(20_000, 20, 50)  # it would take a tenth of all the time
         gc.enable()
 
 
@@ -88,6 +92,14 @@ def same_random_numbers() -> None:
         torch.default_generator.manual_seed(0)
     np.random.seed(0)
     random.seed(0)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def short_timing() -> None:
+    """Steps of a network are timed for a moment, not for seconds."""
+    from procrustean.runs import cost
+
+    cost.SECONDS = 0.05
 
 
 @pytest.fixture

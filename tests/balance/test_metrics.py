@@ -178,7 +178,7 @@ def test_nothing_is_measured_without_test_images() -> None:
 def test_importing_the_readers_of_results_loads_nothing_heavy() -> None:
     code = (
         "import sys, procrustean.balance.metrics, procrustean.base.console, procrustean.records.groups\n"
-        "import procrustean.report.comparison_table, procrustean.report.figures.table\n"
+        "import procrustean.report.comparison_table, procrustean.report.figures.figure_table\n"
         "print([m for m in ('torch', 'matplotlib', 'sklearn', 'rich') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -127,7 +127,7 @@ def test_shapes_in_the_order_of_the_forward_pass() -> None:
         ("backbone.stages.1", (2, 8, 8, 8)),
         ("head.0", (2, 8, 1, 1)),
     ]
-    assert "backbone.stages.0  4 x 16 x 16  Sequential          <- second group" in str(found)
+    assert "backbone.stages.0  4 x 16 x 16  Sequential          <- group2, second group" in str(found)
 
 
 def test_a_layer_that_is_called_twice_is_not_suggested() -> None:
@@ -232,8 +232,7 @@ class Encoder(nn.Module):
         return scores
 
 
-@pytest.mark.parametrize("norm", [True, False])
-@pytest.mark.parametrize(("blocks", "third"), [(3, 0), (12, 3)])
+@pytest.mark.parametrize(("blocks", "third", "norm"), [(3, 0, True), (12, 3, False)])
 @pytest.mark.parametrize(
     ("block", "form", "inside"),
     [
@@ -317,7 +316,7 @@ class TestCommand:
         monkeypatch.setattr(sys, "path", list(sys.path))
         for module in ("my_net_module", "my_net_module.py", f"{tmp_path}/my_net_module.py"):
             assert main(["list", "layers", f"{module}:make", "--size", "16"]) == 0
-            assert "1  5 x 12 x 12  Conv2d   <- second group" in capsys.readouterr().out
+            assert "1  5 x 12 x 12  Conv2d   <- group2, second group" in capsys.readouterr().out
             for factory, message in {
                 "needs": "'what'",
                 "wrong": "int, not a torch.nn.Module",

@@ -18,6 +18,7 @@ from procrustean.engine.device import place
 TINY = Case("small", 48, 12, 8, 5, 8, "pad_crop_flip")
 
 
+@pytest.mark.slow
 def test_every_variant_is_measured_against_the_network_alone(tmp_path: Path) -> None:
     kept: list[int] = []
     cases = {
@@ -69,6 +70,7 @@ def test_stores_have_the_size_of_real_ones(tmp_path: Path) -> None:
     assert images.counts.tolist() == [10, 10, 10, 9, 9]
 
 
+@pytest.mark.slow
 def test_the_script_prints_a_table_and_keeps_the_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "data.json"
     flags = ["--net", "small", "--images", "40", "--batch-size", "8", "--device", "cpu", "--workers", "1"]

@@ -64,6 +64,7 @@ def test_the_peer_loop_trains(tiny: Splits) -> None:
     assert found > 0
 
 
+@pytest.mark.slow
 def test_the_script_keeps_every_measurement(
     tiny: Splits, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,6 +92,7 @@ def test_the_script_keeps_every_measurement(
     assert json.loads((tmp_path / "cut.json").read_text())["peer"]["best"] > 0
 
 
+@pytest.mark.slow
 def test_the_cost_of_a_method_covers_all_its_stages_and_phases(
     tiny: Splits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,6 +114,7 @@ def test_the_cost_of_a_method_covers_all_its_stages_and_phases(
         assert row["microseconds_per_image"] == pytest.approx(whole)
 
 
+@pytest.mark.slow
 def test_whole_runs_are_timed_one_by_one_and_as_a_fleet(tiny: Splits) -> None:
     kept: list[dict[str, Any]] = []
     found = whole_runs.bench_runs(device="cpu", runs=2, epochs=1, keep=lambda result: kept.append(dict(result)))

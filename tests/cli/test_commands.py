@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +18,7 @@ import pytest
 from rich.cells import cell_len
 
 from procrustean.base import Claim
+from procrustean.cli import main
 from procrustean.methods import METHODS
 from procrustean.records import load_result
 
@@ -25,12 +28,23 @@ Files = Callable[[Path], dict[str, bytes]]
 TRAIN = ("--net", "small", "--epochs", "3", "--batch-size", "16", "--device", "cpu", "--precision", "fp32")
 
 
+@pytest.fixture(scope="module")
+def trained(stripes: Callable[[Path], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with ERM, and MFW with DRW and a hold-out."""
+    folder = tmp_path_factory.mktemp("trained")
+    stripes(folder)
+    with contextlib.chdir(folder):
+        assert main(["train", "stripes.npz", *TRAIN, "--method", "erm", "--run-dir", "a", "--quiet"]) == 0
+        mfw = ("--method", "mfw", "--drw", "--hold-out", "2", "--run-dir", "b", "--quiet")
+        assert main(["train", "stripes.npz", *TRAIN, *mfw]) == 0
+    return folder
+
+
 @pytest.fixture
-def two_runs(npz: Path, call: Call) -> tuple[str, str]:
-    """ERM, and MFW with DRW and a hold-out."""
-    assert call("train", npz, *TRAIN, "--method", "erm", "--run-dir", "a", "--quiet").code == 0
-    mfw = ("--method", "mfw", "--drw", "--hold-out", "2", "--run-dir", "b", "--quiet")
-    assert call("train", npz, *TRAIN, *mfw).code == 0
+def two_runs(trained: Path, npz: Path, call: Call) -> tuple[str, str]:
+    """Copies of them, in the folder of the test."""
+    for name in ("a", "b"):
+        shutil.copytree(trained / name, name)
     return "a", "b"
 
 
@@ -189,7 +203,7 @@ def test_a_fleet_is_trained_once(grid: str, call: Call, files_of: Files) -> None
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
-@pytest.mark.parametrize("how", [("--width", "2"), ("--processes", "1")])
+@pytest.mark.parametrize("how", [("--width", "2"), pytest.param(("--processes", "1"), marks=pytest.mark.slow)])
 def test_what_another_process_trains_is_no_failure_of_a_fleet(how: tuple[str, str], grid: str, call: Call) -> None:
     assert call("fleet", grid, "--output", "fleet", "--quiet").code == 0
     (there,) = Path("fleet").glob("*-erm-*")
@@ -204,7 +218,7 @@ def test_what_another_process_trains_is_no_failure_of_a_fleet(how: tuple[str, st
     assert "| ERM" not in answer.out
 
 
-@pytest.mark.parametrize("how", [("--width", "2"), ("--processes", "1")])
+@pytest.mark.parametrize("how", [("--width", "2"), pytest.param(("--processes", "1"), marks=pytest.mark.slow)])
 def test_the_runs_of_a_fleet_log_each_in_its_own_folder(how: tuple[str, str], grid: str, call: Call) -> None:
     answer = call("fleet", grid, "--output", "fleet", "--log", "tensorboard", "--quiet", *how)
     assert answer.code == 0, answer.err
@@ -364,8 +378,6 @@ def test_choices_take_hyphens_for_underscores(call: Call) -> None:
     ("command", "closed", "code"),
     [
         ("--version", ">&-", 0),
-        ("list methods", ">&-", 0),
-        ("list methods", "2>&-", 0),
         ("list methods mfx", "<&- >&- 2>&-", 2),
     ],
 )

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from procrustean.base import console
 from procrustean.cli import main
 from procrustean.report.figures import canvas
 
@@ -57,6 +56,7 @@ def not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def save(figure: Figure, stem: Path) -> list[Path]:
         paths = [stem.with_name(stem.name + ending) for ending in (".png", ".svg")]
+        stem.parent.mkdir(parents=True, exist_ok=True)
         for path in paths:
             path.touch()
         return paths
@@ -64,6 +64,7 @@ def not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(canvas, "save", save)
 
 
+@pytest.mark.usefixtures("not_drawn")
 def test_the_table_of_a_stage_that_does_not_mix_has_no_mixed_gradient(call: Any, runs: list[str]) -> None:
     path = Path("runs/mfw/result.json")
     record = json.loads(path.read_text())
@@ -107,6 +108,7 @@ def test_diagnose_says_what_it_found_and_leaves_the_run_alone(call: Any, runs: l
     assert files_of(Path("runs/mfw")) == before
 
 
+@pytest.mark.usefixtures("not_drawn")
 def test_diagnose_measures_weights_of_a_run_without_probes(call: Any, npz: Path) -> None:
     call("train", npz, *TINY, "--method", "erm", "--keep-weights-every", 2, "--run-dir", "plain")
     answer = call("diagnose", "plain", "--output", "here")
@@ -168,6 +170,7 @@ def test_runs_that_differ_in_their_seeds_get_a_verdict_together(call: Any, runs:
     assert f"and {100 * np.mean(recalls):.1f} %." in fit
 
 
+@pytest.mark.usefixtures("not_drawn")
 def test_a_folder_of_runs_stands_for_those_in_it(call: Any, runs: list[str]) -> None:
     answer = call("diagnose", "runs", "runs/erm", "--quiet")
     assert (answer.code, answer.err) == (0, "")
@@ -212,6 +215,7 @@ def test_diagnoses_of_one_name_do_not_overwrite_each_other(call: Any, runs: list
     assert "no run to diagnose" in call("diagnose").err
 
 
+@pytest.mark.usefixtures("not_drawn")
 def test_a_diagnosis_outlives_a_disk_that_fills_up(
     call: Any, runs: list[str], files_up_to: Callable[[int], Any]
 ) -> None:
@@ -225,6 +229,7 @@ def test_a_diagnosis_outlives_a_disk_that_fills_up(
     assert written.read_bytes() == before
 
 
+@pytest.mark.usefixtures("not_drawn")
 def test_figures_from_folders_of_runs(call: Any, runs: list[str]) -> None:
     answer = call("figures", "progress", "runs", "--output", "pictures", "--stem", "both", "--all-classes")
     assert answer.code == 0, answer.err
@@ -236,6 +241,7 @@ def test_figures_from_folders_of_runs(call: Any, runs: list[str]) -> None:
     assert "progress" in wrong.err + wrong.out
 
 
+@pytest.mark.usefixtures("not_drawn")
 def test_a_figure_along_an_option(call: Any, runs: list[str], npz: Path) -> None:
     for alpha in (0.2, 0.8):
         arguments = ("--method", "mixup", "--options", f"alpha={alpha}", "--run-dir", f"runs/mixup-{alpha}")
@@ -247,6 +253,7 @@ def test_a_figure_along_an_option(call: Any, runs: list[str], npz: Path) -> None
     assert "/mfw/result.json: there alpha is no number; give it: --options alpha=..." in answer.err  # natural counts
 
 
+@pytest.mark.usefixtures("not_drawn")
 def test_figures_need_the_records_alone(call: Any, runs: list[str]) -> None:
     for run in runs:
         copy = Path("copies") / Path(run).name
@@ -265,6 +272,7 @@ def test_figures_of_runs_without_probes_say_what_to_do(call: Any, npz: Path) -> 
     assert not Path("figures").exists()
 
 
+@pytest.mark.usefixtures("not_drawn")
 def test_runs_without_probes_are_left_out_of_figures_of_others(call: Any, runs: list[str], npz: Path) -> None:
     call("train", npz, *TINY, "--method", "erm", "--seed", 1, "--run-dir", "runs/erm-again")
     for name, files in (("progress", 2), ("bars", 2), ("tsne", 2)):
@@ -279,6 +287,7 @@ def test_runs_without_probes_are_left_out_of_figures_of_others(call: Any, runs: 
     assert "runs/erm-again/result.json: no features kept; training with --probes" in call("figures", "tsne", "runs").err
 
 
+@pytest.mark.usefixtures("not_drawn")
 def test_a_diagnosis_stands_in_for_probes(call: Any, npz: Path) -> None:
     """Figures and the report read what was measured afterwards, if it is of this very run."""
     call("train", npz, *TINY, "--method", "erm", "--keep-weights-every", 2, "--run-dir", "runs/plain")
@@ -296,6 +305,7 @@ def test_a_diagnosis_stands_in_for_probes(call: Any, npz: Path) -> None:
     assert "is damaged" in damaged.err
 
 
+@pytest.mark.usefixtures("not_drawn")
 def test_one_point_is_no_curve(call: Any, npz: Path) -> None:
     call("train", npz, *TINY, "--method", "erm", "--run-dir", "plain")
     assert "a point and no curve; --keep-weights-every keeps more" in call("figures", "progress", "plain").err
@@ -304,6 +314,7 @@ def test_one_point_is_no_curve(call: Any, npz: Path) -> None:
     assert answer.code == 0
 
 
+@pytest.mark.usefixtures("not_drawn")
 def test_the_toy_on_four_digits(call: Any) -> None:
     arguments = ("--source", "digits", "--classes", 1, 0, 8, 9, "--rho", 20, "--net", "small-2d", "--epochs", 10)
     answer = call("paper", "toy", *arguments, "--output", "toy", "--quiet")
@@ -359,7 +370,7 @@ def test_which_runs_count_is_said_before_the_claims(
 ) -> None:
     said: list[str] = []
     for name in ("notify", "write_result"):
-        monkeypatch.setattr(console, name, lambda text: said.append(str(text)))
+        monkeypatch.setattr(f"procrustean.cli.paper.{name}", lambda text: said.append(str(text)))
     assert call("paper", "claims", *runs).code == 0
     assert said[0].startswith("2 runs were read, of which 0 count: the claims are about CIFAR-10 at ratio 100")
     assert "not measured yet" in said[1]

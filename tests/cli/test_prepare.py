@@ -47,18 +47,21 @@ def answer(call: Any) -> Any:
     return run
 
 
-def test_a_data_set_is_prepared_described_and_verified(tiny: Path, tmp_path: Path, answer: Any) -> None:
+def test_a_data_set_is_prepared_described_and_verified(
+    tiny: Path, tmp_path: Path, answer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("procrustean.base.progress.SILENT_WITHIN_EPOCH", 0)
     data = ("--data-dir", tmp_path / "data")
     refused = answer("data", "prepare", "tiny-imagenet", "--source", tiny, *data, code=2)
     assert "Tiny-ImageNet cannot be prepared: 2 problems" in refused.err
-    assert "train (3 classes, 200 expected)" in refused.err
+    assert "train: 3 classes, 200 expected" in refused.err
     checked = answer("data", "prepare", "tiny-imagenet", "--source", tiny, *data, "--dry-run", code=2)
-    assert "test (3 classes, 200 expected)" in checked.out
+    assert "test: 3 classes, 200 expected" in checked.out
     assert "15 images of 3 classes, 0.000184 GB at 64 x 64" in checked.err
     made = answer("data", "prepare", "tiny-imagenet", "--source", tiny, *data, "--on-bad-image", "skip", "--workers", 1)
     assert "9 train, 6 test images of 3 classes" in made.out
     assert f"procrustean train tiny-imagenet --data-dir {tmp_path / 'data'}" in made.out
-    assert "decoding: 15 of 15 images" in made.err
+    assert "decoding: 15 of 15\n" in made.err
     assert "not comparable with published" in made.err
     assert "tiny-imagenet" in answer("data", "describe", "tiny-imagenet", *data).out
     assert "all 15 images are as they were written" in answer("data", "verify", "tiny-imagenet", *data).out

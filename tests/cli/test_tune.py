@@ -188,13 +188,10 @@ def test_it_goes_on_and_repeats_nothing(tune: Call) -> None:
     ("first", "second", "said"),
     [
         ((), ("--over", "alpha=1,5"), "space is {'alpha': [0.5, 2.0]} there and {'alpha': [1.0, 5.0]} here"),
-        ((), ("--over", "alpha=0.5,2", "draw=batch"), "there and {'alpha': [0.5, 2.0], 'draw': ['batch']} here"),
         ((), ("--epochs", 1), "epochs is 2 there and 1 here"),
         ((), ("--method", "mixup"), "method is mfw there and mixup here"),
         ((), ("--repeats", 2), "repeats is 1 there and 2 here"),
         ((), ("--trials", 2), "trials is None there and 2 here"),
-        (("--trials", 2), ("--trials", 3), "trials is 2 there and 3 here"),
-        (("--trials", 2), (), "trials is 2 there and None here"),
         (("--trials", 2, "--width", 2), ("--trials", 2), "at_once is 2 there and 1 here"),
     ],
 )

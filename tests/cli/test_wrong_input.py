@@ -56,13 +56,16 @@ def assert_refused(answer: Any, *parts: str) -> None:
         (("train", "digits", "--hold-out", "x"), ["--hold-out: 'x' received; it has to be a number"]),
         (("train", "digits", "--rho", "x"), ["--rho: 'x' received; it has to be a number"]),
         (("train", "digits", "--features-at", "1", "x"), ["--features-at: 'x' received; it has to be a whole number"]),
-        (("train", "digits", "--log", "paper"), ["--log: 'paper' received; it has to be one of tensorboard, wandb"]),
+        (("train", "digits", "--log", "paper"), ["--log: 'paper' received. Accepted: tensorboard, wandb"]),
         (
             ("train", "digits", "--imbalance", "steps", "--rho", "3"),
-            ["--imbalance: 'steps' received; it has to be one of natural, long_tailed, step. Did you mean 'step'?"],
+            ["--imbalance: 'steps' received. Did you mean 'step'? Accepted: natural, long_tailed, step"],
         ),
         (("train", "digits", "--log", "tensorbord"), ["'tensorbord' received", "Did you mean 'tensorboard'?"]),
-        (("figures", "progres", "run"), ["'progres' received; it has to be one of progress,", "mean 'progress'?"]),
+        (
+            ("figures", "progres", "run"),
+            ["FIGURE: 'progres' received. Did you mean 'progress'? Accepted: progress, gradients"],
+        ),
         (("train", "digits", "--options", "alpha"), ["'alpha' received", "KEY=VALUE"]),
         (("train", "digits", "--options", "=3"), ["'=3' received", "KEY=VALUE"]),
         (("train", "digits", "--options", "alpha=1:30"), ["'1:30' is a number in base 60"]),
@@ -83,7 +86,7 @@ def assert_refused(answer: Any, *parts: str) -> None:
         (("tune", "digits", "--out", "here"), ["there is no --out. It is --output here"]),
         (("train", "digits", "--loss", "focal"), ["there is no --loss. It is --method here"]),
         (("train", "digits", "--resume"), ["To go on with an interrupted run: procrustean resume RUN"]),
-        (("train", "digits", "--device", "gpu"), ["one of auto, cpu, cuda. Did you mean 'cuda'?"]),
+        (("train", "digits", "--device", "gpu"), ["Did you mean 'cuda'? Accepted: auto, cpu, cuda"]),
         (
             ("train", "digits", "--alpha", "2"),
             ["there is no --alpha. It is an option of the methods", "mfw", "--options alpha=VALUE"],

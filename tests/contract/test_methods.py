@@ -65,14 +65,18 @@ def case_name(case: object) -> str:
 
 
 every_method = pytest.mark.parametrize("case", list(cases()), ids=case_name)
-every_stage = pytest.mark.parametrize(
-    ("case", "number"),
-    [
-        pytest.param(case, number, id=case_name(case) + f"-stage{number + 1}" * (len(stages) > 1))
-        for case in cases()
-        for stages in [make_method(case[0], PROBLEM, case[1]).stages]
-        for number in range(len(stages))
-    ],
+# Before weights are deferred.
+every_beginning = pytest.mark.parametrize("case", [case for case in cases() if case[1] != {"drw": True}], ids=case_name)
+STAGES = [
+    pytest.param(case, number, id=case_name(case) + f"-stage{number + 1}" * (len(stages) > 1))
+    for case in cases()
+    for stages in [make_method(case[0], PROBLEM, case[1]).stages]
+    for number in range(len(stages))
+]
+every_stage = pytest.mark.parametrize(("case", "number"), STAGES)
+# With DRW an objective does all that it does without, and more.
+every_graph = pytest.mark.parametrize(
+    ("case", "number"), [one for one in STAGES if one.values[0][1] or "drw" not in option_defaults(one.values[0][0])]
 )
 every_file = pytest.mark.parametrize("name", METHODS)
 
@@ -185,7 +189,7 @@ class TestTraining:
         assert [name for name, value in settled.items() if value is None] == []
         assert set(method.resolved) <= set(option_defaults(case[0]))
 
-    @every_method
+    @every_beginning
     def test_the_loss_is_finite_and_falls(self, case: Case) -> None:
         training = Training.of(case)
         losses = training.steps(30)
@@ -198,7 +202,7 @@ class TestTraining:
             assert all(math.isfinite(loss) for loss in losses)
             assert sum(losses[-5:]) < sum(losses[:5])
 
-    @every_method
+    @every_beginning
     def test_it_learns_to_tell_the_classes_apart(self, case: Case) -> None:
         training = Training.of(case)
         training.steps(30, epoch=5)
@@ -324,8 +328,9 @@ class TestClock:
             assert len(lr_table(recipe, recipe.epochs)) == recipe.epochs
 
 
+@pytest.mark.slow
 class TestCompiled:
-    @every_stage
+    @every_graph
     def test_one_graph_that_equals_eager_and_is_never_compiled_again(self, case: Case, number: int) -> None:
         training, eager = Training.of(case, number=number), Training.of(case, number=number)
         if not training.stage.objective.compilable:

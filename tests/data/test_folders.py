@@ -279,18 +279,17 @@ def test_an_empty_class_folder_is_named(tmp_path, place):
 
 
 def test_all_that_is_wrong_is_named_at_once(tmp_path):
-    pictures(tmp_path, {"train/a": 2, "train/b": 2, "test/a": 1, "test/owl": 1})
+    pictures(tmp_path, {"train/a": 2, "train/b": 2, "test/a": 1})
     (tmp_path / "train" / "c").mkdir()
     (tmp_path / "train" / "b" / "1.png").write_bytes(b"no image")
     (tmp_path / "train" / "notes.txt").touch()
     with pytest.raises(DataError) as refused:
         load(tmp_path)
     for part in (
-        "2 files and 2 folders cannot be used",
+        "2 files and 1 folder cannot be used",
         "train/c: class folder without images",
         "train/b/1.png: not an image",
         "train/notes.txt: not inside a class folder",
-        "test/owl: class 'owl' is in the test split but not in the train split",
     ):
         assert part in str(refused.value)
 

@@ -20,9 +20,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from procrustean.base import ConfigError, DataError
-from procrustean.data import build, image_files, load_source
+from procrustean.base import ConfigError, DataError, stop_signals
+from procrustean.base import progress as progress_room
+from procrustean.base.stop_signals import StopRequest
+from procrustean.data import build, image_files, imageset, load_source
 from procrustean.data.image_files import BYTES_PER_PIXEL, SHARE, LargeImages
+from procrustean.data.imageset import StoredImages
 from procrustean.data.sources import list_source
 
 GREY = np.arange(0, 256, 4, dtype=np.uint8).reshape(8, 8)
@@ -322,15 +325,34 @@ def plain(folder: Path, side: int) -> None:
         save(path, Image.new("P", (side, side)))
 
 
-@pytest.mark.parametrize("size", [None, 300])
-def test_images_that_the_memory_does_not_hold_are_refused_before_it_is_taken(
-    folder: Path, size: int | None, monkeypatch: pytest.MonkeyPatch
+def test_many_pixels_are_in_a_file_that_nobody_sees_and_all_is_as_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random, room, photos = np.random.RandomState(0), tmp_path / "room", str(tmp_path / "photos")
+    for number in range(16):
+        noise = random.randint(0, 256, (8, 8, 3)).astype(np.uint8)
+        save(tmp_path / "photos" / "ab"[number % 2] / f"{number}.png", Image.fromarray(noise))
+    (tmp_path / "photos" / "a" / "bad.png").write_bytes(b"x")
+    monkeypatch.setenv("PROCRUSTEAN_DATA", str(room))
+    in_memory = [load_source(photos, on_bad_image="skip", fold=fold) for fold in (None, "1/2")]
+    monkeypatch.setattr(imageset, "IN_MEMORY", 0)
+    in_file = [load_source(photos, on_bad_image="skip", fold=fold) for fold in (None, "1/2")]
+    for one, other in zip(in_memory, in_file, strict=True):
+        assert isinstance(other.train.images, StoredImages)
+        assert (one.hash, one.note) == (other.hash, other.note)
+        assert np.array_equal(one.test.images, np.asarray(other.test.images))
+    assert list(room.iterdir()) == []
+
+
+def test_pixels_that_no_disk_has_room_for_are_refused_before_one_is_decoded(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain(folder, 300)
-    monkeypatch.setattr(image_files, "free_memory", lambda: 6_000_000)
+    monkeypatch.setattr(imageset, "IN_MEMORY", 0)
+    monkeypatch.setattr(imageset.shutil, "disk_usage", lambda _: SimpleNamespace(free=2_000_000))
     monkeypatch.setattr(image_files, "_decode", lambda *_: pytest.fail("an image was decoded"))
-    with pytest.raises(DataError, match=r"8 images of 300 x 300 pixels take 0.00648 GB, .* --image-size"):
-        load_source(str(folder), image_size=size)
+    with pytest.raises(DataError, match=r"8 images of 300 x 300 pixels take 0.00216 GB on disk, .* --image-size"):
+        load_source(str(folder))
 
 
 # Names
@@ -424,7 +446,25 @@ def test_how_far_the_reading_is_is_told_from_a_second_on(folder: Path, monkeypat
     image_files.headers(files, {}, lambda *progress: told.append(progress))
     assert told == []  # it takes no time
     seconds = iter(range(1000))
-    monkeypatch.setattr(image_files, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
+    monkeypatch.setattr(progress_room, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
     monkeypatch.setattr(image_files, "MOST_IN_TURN", 1)
     image_files.headers(files, {}, lambda *progress: told.append(progress))
     assert told == [("looking at images", done, len(files)) for done in range(1, len(files) + 1)]
+
+
+def test_a_stop_ends_the_reading_and_what_waits_is_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(400):
+        save(tmp_path / "ab"[number % 2] / f"{number}.png", Image.new("RGB", (8, 8)))
+    listing, opened = list_source(str(tmp_path)), list[str]()
+    asked = StopRequest()
+
+    def header(image: Image.Image) -> None:
+        opened.append("one")
+        asked.signal = 2
+        time.sleep(0.001)
+
+    monkeypatch.setattr(image_files, "_header", header)
+    monkeypatch.setattr(stop_signals, "_HEARD", [asked])
+    with pytest.raises(stop_signals.Interrupted):
+        listing.load()
+    assert len(opened) < 200

@@ -101,13 +101,12 @@ def test_several_marks_in_a_row_are_no_label(tmp_path: Path) -> None:
     assert found.bad == {"row 4 (2)": "['cat', 'dog'] is no single label", "row 5 (3)": "no label"}
 
 
-def test_hidden_folders_of_images_are_named(tmp_path: Path) -> None:
+def test_hidden_folders_of_images_are_passed_over(tmp_path: Path) -> None:
     for number, name in enumerate(("cat/0", "cat/1", "dog/0", "dog/1", ".owl/0", ".ipynb/deep/0")):
         picture(tmp_path / f"{name}.png", number)
     (tmp_path / ".git").mkdir()
     splits = load_source(tmp_path)
     assert splits.train.classes == ("cat", "dog")
-    assert "passed over, since the name begins with a dot: .ipynb, .owl; rename what is to be used" in splits.note
 
 
 @pytest.mark.parametrize("kind", ["avif", "heic"])

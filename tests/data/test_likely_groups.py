@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from procrustean.data import load_source
-from procrustean.data.likely_groups import STEM, LikelyGroups
+from procrustean.data.image_groups import STEM, LikelyGroups
 
 CLASSES, SCENES, FRAMES = 2, 20, 3
 

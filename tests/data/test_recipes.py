@@ -124,6 +124,9 @@ class TestNumbersOfThePaper:
         assert about.startswith(("the paper's", "this library's"))
         assert recipe.net in recipe.text()
 
+    def test_of_a_hash_the_line_has_the_beginning(self) -> None:
+        assert CIFAR.changed({"net": "my.py:net@" + 64 * "0"}).text().startswith("my.py:net@000000000000, ")
+
     @pytest.mark.parametrize(
         ("name", "changes", "text"),
         [

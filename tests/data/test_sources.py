@@ -10,7 +10,7 @@ from PIL import Image
 
 from procrustean.base import ConfigError, DataError
 from procrustean.data import describe_sources, load_source
-from procrustean.data.sets.table import DATA_SETS, known
+from procrustean.data.sets.data_set_table import DATA_SETS, known
 from procrustean.data.sources import has_validation
 from procrustean.records import RunSpec
 

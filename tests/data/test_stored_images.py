@@ -10,8 +10,8 @@ import torch
 
 from procrustean.data import ImageSet, Splits, build
 from procrustean.data.augment.settings import Augmentation
-from procrustean.data.imageset import StoredImages, read_images
-from procrustean.engine.images import ImageStore, channel_statistics, row_blocks
+from procrustean.data.imageset import StoredImages, blocks, read_images
+from procrustean.engine.images import ImageStore, channel_statistics
 
 Pixels = np.ndarray
 
@@ -78,9 +78,12 @@ def test_a_set_of_them_is_built_and_normalised_as_arrays_are(stored: StoredImage
 def test_blocks_cover_all_rows_and_stores_are_equal(
     stored: StoredImages, pixels: Pixels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("procrustean.engine.images.BLOCK_BYTES", 7 * 90)
-    assert [len(rows) for rows in row_blocks(stored.shape)] == [7, 7, 6]
+    monkeypatch.setattr("procrustean.data.imageset.BLOCK_BYTES", 7 * 90)
+    assert [len(block) for block in blocks(stored)] == [7, 7, 6]
+    assert np.array_equal(np.concatenate(list(blocks(stored))), pixels)
     labels = np.repeat(np.arange(2), 10)
+    unknown = StoredImages(stored._array)
+    assert ImageSet(unknown, labels, ("a", "b")).hash == ImageSet(pixels, labels, ("a", "b")).hash
     for padding in (0, 2):
         spec = Augmentation((5, 6), (5, 6), (5, 6), padding=padding, window=True)
         stores = [

@@ -41,17 +41,18 @@ def parts_of(heading: str) -> list[Part]:
 
 
 class Copy:
-    """A copy of the package and of its tests, with the example of a section in it."""
+    """A copy of the package and of its tests, with the examples of some sections in it."""
 
-    def __init__(self, folder: Path, heading: str) -> None:
+    def __init__(self, folder: Path, *headings: str) -> None:
         self.folder = folder
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(Path(procrustean.__file__).parent, folder / "src" / "procrustean", ignore=ignored)
         shutil.copytree(CHECKOUT / "tests", folder / "tests", ignore=ignored)
         for name in ("pyproject.toml", "README.md"):
             shutil.copy(CHECKOUT / name, folder / name)
-        for part in parts_of(heading):
-            self._add(part)
+        for heading in headings:
+            for part in parts_of(heading):
+                self._add(part)
 
     def _add(self, part: Part) -> None:
         file = self.folder / part.path
@@ -63,26 +64,10 @@ class Copy:
         assert bracket, f"{part.path} has no table that ends in a bracket at the beginning of a line"
         file.write_text(f"{before}\n{part.code.rstrip()}{bracket}{behind}")
 
-    def passes(self, *arguments: str) -> None:
-        """Runs pytest in the copy; an error with what it says if it fails."""
-        self._python("pytest", "-p", "no:cacheprovider", *arguments)
-
-    def run(self, *command: str) -> str:
-        """What a command of procrustean prints."""
-        return self._python("procrustean", *command)
-
-    def refusal(self, *command: str) -> str:
-        """What a command of procrustean says that is refused."""
-        done = self._done("procrustean", *command)
-        assert done.returncode == 2, done.stdout + done.stderr
-        return done.stderr
-
-    def _python(self, module: str, *arguments: str) -> str:
-        done = self._done(module, *arguments)
+    def passed(self, *arguments: str) -> str:
+        """The tests that pass when pytest runs in the copy; an error with what it says if one fails."""
+        environment = {**os.environ, "PYTHONPATH": str(self.folder / "src")}
+        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-vv", *arguments]
+        done = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
-
-    def _done(self, module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "PYTHONPATH": str(self.folder / "src")}
-        command = [sys.executable, "-m", module, *arguments]
-        return subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False)

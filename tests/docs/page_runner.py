@@ -117,6 +117,7 @@ def serve() -> int:
         import_module(name)
     declare_missing_operators()
     gc.freeze()  # or every process would go through all that was imported here when it ends
+    gc.set_threshold(20_000, 20, 50)
     for line in sys.stdin:
         page = Page(**json.loads(line))
         process = os.fork()

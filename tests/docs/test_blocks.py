@@ -91,7 +91,17 @@ def prepared(text: str, name: str, source: Path, folder: Path) -> Page:
     return Page(str(plan), str(source), str(work), str(folder / "output"), env, SECONDS_PER_PAGE)
 
 
-@pytest.mark.parametrize("page", pages(PROJECT), ids=name_of)
+#: They train dozens of runs, on photographs too, and draw and measure them.
+LONG = ("docs/own-images.md", "docs/analysis.md", "docs/usage.md")
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=name_of(page), marks=[pytest.mark.slow] * (name_of(page) in LONG))
+        for page in pages(PROJECT)
+    ],
+)
 def test_every_block_of_the_page_runs(page: Path, run_page: RunPage, tmp_path: Path) -> None:
     done = run_page(page.read_text(), name_of(page), page, tmp_path)
     if done.code:

@@ -15,6 +15,7 @@ def test_two_processes(processes: Callable[..., list[str]]) -> None:
     processes(Path(__file__).with_name("ddp_worker.py"))
 
 
+@pytest.mark.slow
 def test_the_example(processes: Callable[..., list[str]]) -> None:
     assert "2 processes: accuracy" in processes(EXAMPLES / "balanced_ddp.py", "--epochs", "1")[0]
 

@@ -22,6 +22,7 @@ from procrustean.engine import engines
 from procrustean.engine.engines import EagerRunner, Engine
 from procrustean.methods import METHODS, Method, Stage
 from procrustean.methods.make import Entry
+from procrustean.runs import FinishedRun, fit
 from procrustean.runs import train_api as api
 
 TRAIN_COUNTS = (24, 18, 12, 6)
@@ -84,6 +85,22 @@ def save_npz(path: Path, splits: Splits) -> Path:
 @pytest.fixture(scope="session")
 def tiny() -> dict[str, Any]:
     return dict(TINY)
+
+
+@pytest.fixture(scope="session")
+def uninterrupted(
+    splits: Splits, tiny: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., FinishedRun]:
+    """`uninterrupted(**changes)`: the tiny run with other settings, trained once for all tests; they only read it."""
+    folder, runs = tmp_path_factory.mktemp("uninterrupted"), dict[str, FinishedRun]()
+
+    def trained(**changes: Any) -> FinishedRun:
+        key = json.dumps(changes, sort_keys=True)
+        if key not in runs:
+            runs[key] = fit(splits, **{**tiny, **changes}, run_dir=folder / str(len(runs)))
+        return runs[key]
+
+    return trained
 
 
 class Countdown:

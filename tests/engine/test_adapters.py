@@ -21,16 +21,10 @@ from procrustean.nets import build_net
 from procrustean.nets.pretrained import read_pretrained
 from procrustean.runs import FinishedRun, Stopped, evaluate, load_run, resume
 
-#: Methods with their settings, tried with each adapter, and others with one of them.
-EACH: tuple[dict[str, Any], ...] = (
-    {"method": "mfw", "drw": True},
-    {"method": "balanced_softmax"},
-    {"method": "logit_adjustment"},
-    {"method": "ldam", "drw": True},
-    {"method": "mixup"},
-)
+#: Methods with their settings, tried with one of the adapters.
 OTHERS: tuple[dict[str, Any], ...] = (
     {"method": "mfw", "options": {"layer": "group3"}},
+    {"method": "ldam", "drw": True},  # has a head of its own
     {"method": "crt"},  # its second stage trains the head alone
     {"method": "m2m"},  # starts the network anew
     {"method": "meta_weight"},  # differentiates forwards
@@ -76,7 +70,7 @@ def trained(vit: Path, splits: Splits, tmp_path: Path) -> Callable[..., Finished
 @pytest.mark.parametrize("tune", KINDS)
 class TestEach:
     def test_it_alone_learns(self, tune: Adapter, vit: Path, trained: Callable[..., FinishedRun]) -> None:
-        run = trained(tune, epochs=10, lr=0.02, augment="none")
+        run = trained(tune, epochs=5, lr=0.02, augment="none")
         weights = read_pretrained("published", f"hf:{vit}")
         net = build_net(f"hf:{vit}", channels=1, classes=4, seed=0, size=(8, 8), pretrained=weights, tune=tune)
         kept = load_file(run.path / "model.safetensors")
@@ -85,14 +79,6 @@ class TestEach:
         assert all(name.startswith("head.") or name.endswith(LEARNING[tune]) for name in changed)
         assert run.record.curves.loss[-1] < run.record.curves.loss[0]
         assert (run.record.config.tune, run.record.recipe_name) == (tune, "adapters")
-
-    @pytest.mark.parametrize("settings", EACH, ids=lambda settings: settings["method"])
-    def test_methods(
-        self, settings: dict[str, Any], tune: Adapter, splits: Splits, trained: Callable[..., FinishedRun]
-    ) -> None:
-        run = trained(tune, **settings)
-        assert np.isfinite(run.record.curves.loss).all()
-        assert evaluate(run.path, splits=splits).confusion == run.metrics.confusion
 
     def test_a_stopped_run_goes_on(
         self,
@@ -110,10 +96,12 @@ class TestEach:
         stop_after(0)
         same_run(resume(tmp_path / "cut", splits=splits).path, whole.path)
 
-    def test_it_is_loaded_and_exported(
+    def test_it_is_mixed_loaded_and_exported(
         self, tune: Adapter, splits: Splits, tmp_path: Path, trained: Callable[..., FinishedRun]
     ) -> None:
-        run = trained(tune)
+        run = trained(tune, method="mfw", drw=True)
+        assert np.isfinite(run.record.curves.loss).all()
+        assert evaluate(run.path, splits=splits).confusion == run.metrics.confusion
         _, net = load_run(run.path, splits=splits)
         model, pixels = load_model(run.path, device="cpu"), splits.test.images[:5]
         wanted = net(model.preparation(torch.from_numpy(pixels))).detach().double().numpy()

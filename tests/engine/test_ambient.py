@@ -191,6 +191,7 @@ for first, then in itertools.product(before, after):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="settings of torch are fresh in new processes alone")
+@pytest.mark.slow
 def test_settings_of_float32_are_after_a_run_what_they_would_be_without() -> None:
     command = [sys.executable, "-W", "ignore", "-c", COMPARE, json.dumps([BEFORE, AFTER])]
     compared = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -23,7 +23,7 @@ from procrustean.engine.prepared_run import (
 from procrustean.engine.step import TrainStep
 from procrustean.methods import METHODS, Method, Stage, make_method
 from procrustean.methods.make import option_defaults
-from procrustean.runs import fit
+from procrustean.runs import FinishedRun, fit
 from procrustean.runs.train_api import Stopped, resume
 from saved_states import state
 
@@ -72,23 +72,24 @@ def test_an_objective_that_cannot_be_captured_runs_eagerly_on_a_gpu() -> None:
     assert chosen("auto", "cuda", make_method("mfw", PROBLEM)).name == "captured"
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("method", "precision"), [*((method, "fp32") for method in METHODS), ("mfw", "bf16"), ("oltr", "bf16")]
+)
 def test_warm_up_steps_leave_no_trace(
     method: str,
     precision: str,
     splits: Splits,
     tiny: dict[str, Any],
+    uninterrupted: Callable[..., FinishedRun],
     tmp_path: Path,
     same_run: Same,
     rehearse: Callable[[], None],
 ) -> None:
     """Every tensor that a step writes to is among those that are put back."""
-    drw = "drw" in option_defaults(method)
-    settings = {**tiny, "method": method, "drw": drw, "precision": precision, "epochs": 2}
-    plain = fit(splits, **settings, run_dir=tmp_path / "plain")
+    changes = {"method": method, "drw": "drw" in option_defaults(method), "precision": precision, "epochs": 2}
+    plain = uninterrupted(**changes)
     rehearse()
-    same_run(fit(splits, **settings, run_dir=tmp_path / "rehearsed").path, plain.path)
+    same_run(fit(splits, **{**tiny, **changes}, run_dir=tmp_path / "rehearsed").path, plain.path)
 
 
 @pytest.mark.parametrize(
@@ -99,13 +100,14 @@ def test_warm_up_steps_of_a_resumed_run_leave_no_trace(
     step: int,
     splits: Splits,
     tiny: dict[str, Any],
+    uninterrupted: Callable[..., FinishedRun],
     tmp_path: Path,
     same_run: Same,
     rehearse: Callable[[], None],
     stop_after: Callable[[int], None],
 ) -> None:
     """Also where the full batches of the epoch are all done."""
-    plain = fit(splits, **tiny, run_dir=tmp_path / "plain")
+    plain = uninterrupted()
     rehearse()
     stop_after(step)
     with pytest.raises(Stopped):

@@ -140,7 +140,7 @@ def test_a_defect_of_one_run_does_not_touch_the_others(
 # Going on
 
 
-@pytest.mark.parametrize("train", [fit_many, partial(fit_many, processes=1)])
+@pytest.mark.parametrize("train", [fit_many, pytest.param(partial(fit_many, processes=1), marks=pytest.mark.slow)])
 def test_a_damaged_result_does_not_touch_the_others(
     train: Callable[[list[RunSpec]], list[Outcome]], fleet: list[RunSpec]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ import torch
 from safetensors.torch import load_file
 
 from procrustean import export, fit, load_model
-from procrustean.base import ConfigError
+from procrustean.base import ConfigError, stop_signals
+from procrustean.base.stop_signals import StopRequest
+from procrustean.engine import frozen_features
 from procrustean.methods import METHODS
 from procrustean.nets import build_net
 from procrustean.runs import FinishedRun, Stopped, evaluate, load_run, resume
@@ -91,7 +94,7 @@ def test_a_damaged_cache_is_computed_anew(weights: Path, tmp_path: Path, cache: 
 
 @pytest.mark.parametrize("method", ON_FEATURES)
 def test_methods_train_on_features(method: str, weights: Path, tmp_path: Path) -> None:
-    run = trained(weights, tmp_path, method=method, hold_out=0.2)
+    run = trained(weights, tmp_path, method=method, hold_out=0.2, epochs=2)
     assert np.isfinite(run.record.curves.loss).all()
     assert evaluate(run.path).confusion == run.metrics.confusion
 
@@ -117,3 +120,28 @@ def test_a_stopped_run_goes_on(
         trained(weights, tmp_path, "cut", **settings)
     stop_after(0)
     same_run(resume(tmp_path / "cut").path, whole.path)
+
+
+def test_what_was_computed_before_a_stop_is_kept(
+    weights: Path, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = trained(weights, tmp_path, "whole", method="erm")
+    computed, asked = frozen_features._computed, StopRequest()
+
+    def stopping(*given: Any) -> torch.Tensor:
+        calls.append(len(given[3]))
+        asked.signal = 2 if len(calls) == 20 else None
+        return computed(*given)
+
+    calls: list[int] = []
+    shutil.rmtree(cache)
+    monkeypatch.setattr(frozen_features, "KEPT_TOGETHER", 64)
+    monkeypatch.setattr(frozen_features, "_computed", stopping)
+    monkeypatch.setattr(stop_signals, "_HEARD", [asked])
+    with pytest.raises(Stopped, match="go on"):
+        trained(weights, tmp_path, "cut", method="erm")
+    assert len(calls) == 20  # it ends at once
+    asked.signal = None
+    assert resume(tmp_path / "cut").metrics == whole.metrics
+    views = 2 * sum(whole.record.data.counts) + whole.metrics.images
+    assert views <= sum(calls) <= views + frozen_features.KEPT_TOGETHER

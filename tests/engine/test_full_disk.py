@@ -76,6 +76,7 @@ def test_a_full_disk_at_any_moment_loses_nothing(
         same_run(again.path, whole)
 
 
+@pytest.mark.slow
 def test_a_real_disk_that_is_full_and_then_read_only(
     npz: Path, tiny: dict[str, Any], tmp_path: Path, same_run: Same
 ) -> None:

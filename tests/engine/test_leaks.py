@@ -43,7 +43,7 @@ def test_neither_memory_nor_handles_nor_threads_grow(splits: Splits, tiny: dict[
     train(0, 6)
     gc.collect()
     before = megabytes(), handles(), threading.active_count(), tensors()
-    train(6, 30)
+    train(6, 18)
     gc.collect()
     assert handles() == before[1]
     assert threading.active_count() == before[2]

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from procrustean import fit
 from procrustean.base import ConfigError
 from procrustean.data import ImageSet, Splits, build, select
-from procrustean.data.sets.table import known
+from procrustean.data.sets.data_set_table import known
 from procrustean.engine import evaluation
 from procrustean.engine.evaluation import metrics_of
 

@@ -38,9 +38,9 @@ NARROW = {
     "resnet12": partial(ResNet12, widths=(4, 6, 8, 10)),
     "densenet121": partial(DenseNet, blocks=(2, 2, 2, 2), growth=4, stem="s2"),
 }
-METHODS = ("mfw", "ldam", "crt", "bbn", "oltr", "manifold_mixup")
-CASES = [(net, method) for net in NARROW for method in METHODS]
-CASES += [("resnet12", "m2m"), ("densenet121", "m2m"), ("densenet121", "meta_weight"), ("resnet50", "lws")]
+#: Those that take a network apart or mix in it, with each; others with one.
+CASES = [(net, method) for net in NARROW for method in ("mfw", "bbn", "oltr")]
+CASES += [("resnet18", "crt"), ("resnet12", "manifold_mixup"), ("densenet121", "m2m"), ("densenet121", "meta_weight")]
 
 
 def coloured(counts: tuple[int, ...], seed: int) -> ImageSet:
@@ -214,11 +214,9 @@ class TestForeign:
     @pytest.mark.parametrize(
         ("net", "method"),
         [
-            ("timm:test_resnet", "mfw"),
             ("timm:test_vit", "mfw"),
             ("timm:test_efficientnet", "ldam"),
             ("torchvision:shufflenet_v2_x0_5", "manifold_mixup"),
-            ("torchvision:mobilenet_v3_small", "mfw"),
         ],
     )
     def test_training(self, net: str, method: str, colours: Splits, tmp_path: Path, timm: ModuleType) -> None:
@@ -267,5 +265,5 @@ def test_one_graph(net: str) -> None:
     state = {key: value.clone() for key, value in model.state_dict().items()}
     wanted = objective(model, batch, clock)
     model.load_state_dict(state)
-    compiled = torch.compile(objective, backend="aot_eager", fullgraph=True)
+    compiled = torch.compile(objective, backend="eager", fullgraph=True)
     torch.testing.assert_close(compiled(model, batch, clock), wanted)

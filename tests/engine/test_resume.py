@@ -23,7 +23,7 @@ from procrustean.cli import main
 from procrustean.data import Splits
 from procrustean.records.checkpoints import save_checkpoint
 from procrustean.records.run_folder import RunFolder
-from procrustean.runs import evaluate, fit
+from procrustean.runs import FinishedRun, evaluate, fit
 from procrustean.runs.train_api import Stopped, resume
 from saved_states import saved_states
 
@@ -46,9 +46,9 @@ class Killed(BaseException):
 
 
 @pytest.fixture
-def whole(splits: Splits, tiny: dict[str, Any], tmp_path: Path) -> Path:
+def whole(uninterrupted: Callable[..., FinishedRun]) -> Path:
     """A run of ERM that nothing interrupted."""
-    return fit(splits, **tiny, run_dir=tmp_path / "whole").path
+    return uninterrupted().path
 
 
 def stopped(source: Splits | Path, path: Path, stop_after: StopAfter, step: int, settings: dict[str, Any]) -> None:
@@ -70,8 +70,8 @@ def test_resuming_gives_the_uninterrupted_run(
     settings = {**tiny, **KINDS[kind]}
     whole = fit(splits, **settings, run_dir=tmp_path / "whole")
     last = 4 * settings["epochs"] - 1
-    # In an epoch, at its end, in its incomplete batch; in all places where stopping is possible for one kind.
-    steps = range(1, last + 1) if kind == "mfw drw fp32 hold-out" else (1, 3, 4, 6, last)
+    # In an epoch, at its end, in its incomplete batch; for one kind anywhere about the epoch that defers its weights.
+    steps = range(last - 8, last + 1) if kind == "mfw drw fp32 hold-out" else (1, 3, 4, 6, last)
     for step in steps:
         path = tmp_path / f"step{step}"
         stopped(splits, path, stop_after, step, settings)
@@ -96,9 +96,13 @@ def test_a_run_stopped_after_every_step_goes_on_each_time(
 
 
 def test_the_resumed_network_is_the_uninterrupted_one(
-    splits: Splits, tiny: dict[str, Any], tmp_path: Path, stop_after: StopAfter
+    splits: Splits,
+    tiny: dict[str, Any],
+    uninterrupted: Callable[..., FinishedRun],
+    tmp_path: Path,
+    stop_after: StopAfter,
 ) -> None:
-    whole = fit(splits, **tiny, run_dir=tmp_path / "whole")
+    whole = uninterrupted()
     stopped(splits, tmp_path / "run", stop_after, 5, tiny)
     again = resume(tmp_path / "run", splits=splits)
     assert not again.net.training

@@ -119,8 +119,9 @@ def test_a_meta_set_is_streamed_too(colours: Splits, tmp_path: Path) -> None:
     assert set(runs[1].record.environment.images) == {"train", "test", "meta"}
 
 
-@pytest.mark.parametrize("after", [2, 5, 7])
-@pytest.mark.parametrize("augment", ["pad_crop_flip", "strong"])
+@pytest.mark.parametrize(
+    ("augment", "after"), [("pad_crop_flip", 2), ("pad_crop_flip", 5), ("pad_crop_flip", 7), ("strong", 5)]
+)
 def test_an_interrupted_streamed_run_goes_on_exactly(
     augment: str,
     after: int,

@@ -678,7 +678,7 @@ def test_stages_resume_anywhere(
 ) -> None:
     settings = {**run_settings, "method": two_stage, "epochs": 4, "precision": precision, "hold_out": 2}
     whole = fit(splits, **settings).path
-    for step in range(1, 15):
+    for step in (1, 4, 6, *range(7, 11), 14):  # eight of them in each stage
         path = tmp_path / f"step{step}"
         stop_after(step)
         with pytest.raises(Stopped):
@@ -915,5 +915,5 @@ def test_a_stage_cannot_change_what_is_the_same_in_all(change: str) -> None:
 
 
 def test_too_few_epochs_for_the_stages(two_stage: str, splits: Splits, run_settings: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="1 epochs received for 2 stages"):
+    with pytest.raises(ConfigError, match="1 epoch received for 2 stages"):
         fit(splits, **{**run_settings, "method": two_stage, "epochs": 1})

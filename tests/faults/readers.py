@@ -29,7 +29,7 @@ from procrustean.data.sets import cifar
 from procrustean.data.sets.cifar import CIFAR10
 from procrustean.data.sets.official_files import MAX_ARCHIVE_BYTES
 from procrustean.data.sets.official_files import members as read_members
-from procrustean.data.stores.listing import Problem, listing_of, read_lines
+from procrustean.data.stores.listing import listing_of, read_lines
 from procrustean.data.stores.store import content_digest, open_store, verify
 from procrustean.deploy import load_model
 from procrustean.deploy.model import ModelSpec, network_of
@@ -331,9 +331,7 @@ def _read_store(path: Path) -> object:
 
 def _read_list(path: Path) -> object:
     _pictures(path.parent)
-    problems: list[Problem] = []
-    lines = {"train": list(read_lines(path, problems))}
-    return listing_of(path.parent, lines, ("cat", "dog"), fault=lambda line: "", problems=problems)
+    return listing_of(path.parent, {"train": read_lines(path)}, ("cat", "dog"))
 
 
 def _read_grid(path: Path) -> object:

@@ -15,7 +15,7 @@ from damage import damaged, damages, with_other_value
 from procrustean.base import ProcrusteanError
 from readers import READERS, write
 
-EXAMPLES = 25
+EXAMPLES = 15  # of each kind; `make faults` tries more
 SECONDS = 10.0
 
 

@@ -105,6 +105,7 @@ class TestWeights:
         assert top["china.jpg"][0] == PALACE
         assert flower in top["flower.jpg"]
 
+    @pytest.mark.slow
     def test_lemons_and_oranges(self, shared_dir: Path) -> None:
         file = shared_dir / "data" / "real" / "grocery.zip"
         if not file.exists():

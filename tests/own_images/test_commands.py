@@ -16,12 +16,12 @@ Call = Callable[..., Any]
 
 
 def test_train_with_nothing_else(colours: Path, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("procrustean.runs.training_advice.MOST_EPOCHS", 2)
-    monkeypatch.setattr("procrustean.runs.training_advice.FEWEST_EPOCHS", 1)
+    monkeypatch.setattr("procrustean.runs.training_advice.SCRATCH_EPOCHS", 2)
+    monkeypatch.setattr("procrustean.runs.training_advice.SCRATCH_STEPS", 1)
     shutil.copytree(colours / "train", tmp_path / "photos")
     answer = call("train", "photos")
     assert answer.code == 0, answer.err
-    assert "method ldam with DRW: best of 26 methods measured with three seeds or more on digits" in answer.err
+    assert "convnet from scratch, 12 pixels, 2 epochs by balanced_softmax" in answer.err
     assert "15 % of each class are held out" in answer.err
     (folder,) = Path("runs").iterdir()
     result = json.loads((folder / "result.json").read_text())
@@ -119,7 +119,7 @@ def test_a_shared_size_is_kept_and_settings_are_printed(colours: Path, call: Cal
     answer = call("train", colours, "--method", "erm", "--dry-run")
     assert answer.code == 0, answer.err
     assert "image_size: 12" in answer.out
-    assert "net: small" in answer.out
+    assert "net: convnet" in answer.out
     assert not Path("runs").exists()
 
 

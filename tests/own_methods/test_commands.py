@@ -78,14 +78,16 @@ def test_an_error_in_training_points_into_the_file(call: Call, npz: str) -> None
     assert "return logits @ labels" in Path(answer.err.split()[-1]).read_text()
 
 
-def test_an_error_in_one_of_many_trainings_is_told_with_its_place(call: Call, npz: str) -> None:
+@pytest.mark.parametrize("processes", [(), pytest.param(("--processes", "1"), marks=pytest.mark.slow)])
+def test_an_error_in_one_of_many_trainings_is_told_with_its_place(
+    processes: tuple[str, ...], call: Call, npz: str
+) -> None:
     line = Path("mine.py").read_text().splitlines().index("        return logits @ labels") + 1
     told = f"failed: RuntimeError in {Path('mine.py').resolve()}, line {line}: size mismatch"
     Path("grid.yaml").write_text(yaml.safe_dump({"base": BASE, "runs": [{"method": "mine.py:wrong_loss"}]}))
-    for processes in ((), ("--processes", "1")):
-        failed = call("fleet", "grid.yaml", "--output", "runs", "--allow-code", "mine.py", "--quiet", *processes)
-        assert failed.code == 1
-        assert told in failed.err
+    failed = call("fleet", "grid.yaml", "--output", "runs", "--allow-code", "mine.py", "--quiet", *processes)
+    assert failed.code == 1
+    assert told in failed.err
     over = ("--over", "temperature=1,3", "--hold-out", "2", "--output", "tuned")
     tuned = call("tune", npz, "--method", "mine.py:wrong_loss", *over, *SMALL)
     assert tuned.code == 2

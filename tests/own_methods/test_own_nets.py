@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import runpy
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -102,7 +102,14 @@ def test_all_commands_once(call: Call, npz: str) -> None:
     assert (refused.code, "Name it: --net nets.py" in refused.err) == (2, True)
 
 
-def test_an_export_is_run_by_its_program_and_its_thresholds(call: Call, npz: str, few: dict[str, Any]) -> None:
+def test_an_export_is_run_by_its_program_and_its_thresholds(
+    call: Call,
+    npz: str,
+    few: dict[str, Any],
+    new_process: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     from PIL import Image
 
     Image.new("L", (8, 8)).save("one.png")
@@ -111,11 +118,14 @@ def test_an_export_is_run_by_its_program_and_its_thresholds(call: Call, npz: str
     found = call("thresholds", "run", "--precision", "0.1", "--net", "nets.py", "--output", "levels.csv")
     assert "procrustean predict run PATH --net nets.py --thresholds levels.csv" in found.out + found.err
     assert call("predict", "run", "one.png", "--net", "nets.py", "--thresholds", "levels.csv").code == 0
-    program = (sys.executable, "exported/load.py", "one.png")
-    refused = subprocess.run(program, capture_output=True, text=True)
-    assert (refused.returncode, "Name it: --net nets.py" in refused.stderr) == (1, True)
-    words = (*program, "--net", "nets.py", "--thresholds", "levels.csv")
-    assert "announced: " in subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    program = ["exported/load.py", "one.png"]
+    new_process()
+    monkeypatch.setattr(sys, "argv", program)
+    with pytest.raises(SystemExit, match=r"Name it: --net nets\.py"):
+        runpy.run_path("exported/load.py", run_name="__main__")
+    monkeypatch.setattr(sys, "argv", [*program, "--net", "nets.py", "--thresholds", "levels.csv"])
+    runpy.run_path("exported/load.py", run_name="__main__")
+    assert "announced: " in capsys.readouterr().out
 
 
 def test_list_nets_shows_it(call: Call) -> None:

@@ -151,6 +151,7 @@ def test_several_processes_train_it(npz: str, tiny: dict[str, Any]) -> None:
     assert Path("p/0/model.safetensors").read_bytes() == (alone.path / "model.safetensors").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_file_that_is_edited_before_a_process_starts_is_refused(npz: str, tiny: dict[str, Any]) -> None:
     config = RunSpec(npz, method="mine.py:tempered", run_dir=Path("p"), **tiny)
     Path("mine.py").write_text(Path("mine.py").read_text() + "\n")

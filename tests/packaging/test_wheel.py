@@ -76,6 +76,7 @@ def test_the_wheel_names_its_licence_command_and_requirements(wheel: Path) -> No
     assert {"torch", "numpy", "pillow", "safetensors"} <= required
 
 
+@pytest.mark.slow
 def test_the_installed_wheel_answers_outside_the_checkout(environment: Path, tmp_path: Path) -> None:
     python = environment / "bin" / "python"
     where = run(python, "-c", "import procrustean; print(procrustean.__file__)", cwd=tmp_path)
@@ -86,6 +87,7 @@ def test_the_installed_wheel_answers_outside_the_checkout(environment: Path, tmp
     assert "train" in by_module
 
 
+@pytest.mark.slow
 def test_the_installed_wheel_weakens_features(environment: Path, tmp_path: Path) -> None:
     code = "import procrustean; print(procrustean.MFW([100, 1]).strength.tolist())"
     strength = run(environment / "bin" / "python", "-c", code, cwd=tmp_path)

@@ -28,7 +28,7 @@ THREE = [MethodChoice("erm", True), MethodChoice("erm", False), MethodChoice("mf
 
 @pytest.fixture(autouse=True)
 def three(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auto, "worth_comparing", lambda counts: THREE)
+    monkeypatch.setattr(auto, "COMPARED", THREE)
 
 
 def settings(folder: Path, **more: Any) -> dict[str, Any]:
@@ -188,7 +188,7 @@ def test_what_does_not_fit_into_the_time_is_named(
 
 def test_what_a_training_as_long_as_usual_takes_is_told(colours: Path, call: Call) -> None:
     arguments = ("train", colours, "--method", "auto", "--device", "cpu")
-    answer = call(*arguments, "--minutes", "0.05", "--run-dir", "all")
+    answer = call(*arguments, "--minutes", "0.3", "--run-dir", "all")
     assert answer.code == 0, answer.err
     record = json.loads(Path("all/auto.json").read_text())
     said = " ".join(answer.err.split())
@@ -222,7 +222,7 @@ def test_a_known_data_set_can_be_compared_on_too(tmp_path: Path) -> None:
         ({"minutes": 0}, "minutes = 0 received"),
         ({"drw": True}, "tries methods with and without drw"),
         ({"options": {"alpha": 1.0}}, r"options \(alpha\) received without the method"),
-        ({"method": "erm", "minutes": 3}, "only trainings .* keep to a time; give fewer --epochs"),
+        ({"method": "erm", "net": "small", "minutes": 3}, "only trainings .* keep to a time; give fewer --epochs"),
     ],
 )
 def test_wrong_settings(more: dict[str, Any], message: str, colours: Path, tmp_path: Path) -> None:

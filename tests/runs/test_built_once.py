@@ -32,7 +32,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     for name, module in (
         ("list_source", sources),
         ("headers", image_lists),
-        ("decoded", image_lists),
+        ("decode_into", image_lists),
         ("build", imbalance),
         ("build_net", build),
         ("make_method", make),
@@ -44,5 +44,4 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 @pytest.mark.parametrize("method", ["advised", "mfw"])
 def test_training_on_a_folder(method: str, made: Counter[str], colours: Path, tmp_path: Path) -> None:
     fit(str(colours), method=method, epochs=6, device="cpu", run_dir=str(tmp_path / "run"))
-    # The first method is one for two classes, with which wrong settings are found before images are loaded.
-    assert made == {"list_source": 1, "headers": 1, "decoded": 1, "build": 1, "build_net": 1, "make_method": 2}
+    assert made == {"list_source": 1, "headers": 1, "decode_into": 1, "build": 1, "build_net": 1, "make_method": 1}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from procrustean.data import ImageSet, Splits
-from procrustean.data.likely_groups import LikelyGroups
+from procrustean.data.image_groups import LikelyGroups
 from procrustean.records import RunSpec
 from procrustean.runs.inspect_source import inspect_source
 from procrustean.runs.lint import divided_groups

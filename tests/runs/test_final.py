@@ -14,6 +14,7 @@ from procrustean import fit
 from procrustean.base.errors import ImagesChanged
 from procrustean.base.progress import Reporter
 from procrustean.deploy.model_loading import load_model, model_folder
+from procrustean.engine import linear_head
 from procrustean.engine.stored_calibration import held_out_scores
 from procrustean.records.finding_runs import runs_in
 from procrustean.records.run_folder import RunFolder
@@ -34,6 +35,7 @@ WHOSE = "easured by a network trained on 67 % of the images; the network in use 
 @pytest.fixture
 def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PROCRUSTEAN_DATA", str(tmp_path / "cache"))
+    monkeypatch.setattr(linear_head, "STRENGTHS", (0.01, 0.1))
     monkeypatch.chdir(tmp_path)
     return write_pictures(tmp_path / "photos", 40)
 

@@ -14,7 +14,7 @@ import pytest
 
 from procrustean.base import ConfigError
 from procrustean.data import ImageSet, load_source
-from procrustean.data.folds import checked_fold, fold_of
+from procrustean.data.fold_splits import checked_fold, fold_of
 from procrustean.records import load_result
 from procrustean.records.finding_runs import runs_in
 from procrustean.records.several_runs import read_folds

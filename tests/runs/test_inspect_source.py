@@ -25,7 +25,7 @@ from procrustean.runs import inspect_source as inspecting
 from procrustean.runs.advice import planned
 from procrustean.runs.cost import Machine
 from procrustean.runs.inspect_source import expectation, inspect_source
-from procrustean.runs.method_advice import advised, worth_comparing
+from procrustean.runs.method_advice import CORRECTION
 from procrustean.runs.preparing import prepare
 
 Call = Callable[..., Any]
@@ -83,11 +83,9 @@ def test_the_text_says_it_all(messy: Path) -> None:
         "across splits: 1 group, ",
         "test/red/copy.png",
         "contradicting labels: 1 group of",
-        "advised method: ldam --drw, best of 26 methods",
-        "advised settings: small at 12 x 12 pixels",
-        "expected time: about",
+        "convnet from scratch, 12 pixels, ",
+        "epochs by balanced_softmax, about ",
         f"start with: procrustean train {messy} --on-bad-image skip\n",
-        f"procrustean train {messy} --on-bad-image skip --method auto",
     ):
         assert part in text, part
     assert "cannot be used: 1 file; left out:" in inspect_source(str(messy), device="cpu", on_bad_image="skip").text
@@ -125,7 +123,6 @@ def test_without_splits_it_says_what_would_be_set_aside(colours: Path, tmp_path:
     assert sorted(run.record.data.counts) == sorted(expected.trained)
     number = sum(expected.trained)
     assert f"{number} images would be trained on, 30 to 6 per class" in expected.notes
-    assert any(f"trains on {number} images" in text for text in told)
     assert any(f"{number} training images (30 to 6 per class)" in text for text in told)
 
 
@@ -140,16 +137,14 @@ def test_inspect_and_train_and_auto_plan_the_same() -> None:
         machine = replace(CPU, cores=1 + triple[0] % 3)
         config = RunSpec("mine", method="advised")
         expected = expectation(_of_arrays(splits), config, machine)
-        method = advised(expected.trained).choice
         for asked in (config, replace(config, method="auto")):
             plan = planned(asked, splits=splits, machine=machine).config
             settings = expected.settings
             assert (plan.net, plan.epochs, plan.batch_size) == (settings.net, settings.epochs, settings.batch_size)
             if plan.method != "auto":
-                assert (plan.method, plan.drw) == (method.method, method.drw)
+                assert (plan.method, plan.drw) == (CORRECTION.method, CORRECTION.drw)
             counts = prepare(replace(plan, method="erm", drw=False, epochs=1, device="cpu"), splits=splits).data.counts
             assert sorted(counts.tolist()) == sorted(expected.trained)
-            assert worth_comparing([int(n) for n in counts])[0] == method
 
 
 def arrays(counts: tuple[int, ...], val: bool) -> Splits:
@@ -236,7 +231,7 @@ def test_wide_letters_stand_in_columns_and_commands_can_be_pasted(tmp_path: Path
     text = inspect_source(str(root), device="cpu").text
     rows = [line for line in text.splitlines() if "█" in line]
     assert len({cell_len(row[: row.index("█")]) for row in rows}) == 1
-    assert shlex.split(text.splitlines()[-2].removeprefix("start with: ")) == ["procrustean", "train", str(root)]
+    assert shlex.split(text.splitlines()[-1].removeprefix("start with: ")) == ["procrustean", "train", str(root)]
 
 
 def test_every_colour_mode_is_counted(colours: Path, tmp_path: Path) -> None:

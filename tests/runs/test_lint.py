@@ -237,7 +237,7 @@ def test_a_comparison_and_a_grid_warn_too(colours: Path, tmp_path: Path, monkeyp
     monkeypatch.setattr(leaking, "_FOUND", {})
     search = leaking.near_duplicates
     monkeypatch.setattr(leaking, "near_duplicates", lambda found: (looked.append(len(found)), search(found))[1])
-    monkeypatch.setattr(auto, "worth_comparing", lambda counts: [MethodChoice("erm", False)])
+    monkeypatch.setattr(auto, "COMPARED", [MethodChoice("erm", False)])
     warning = "24 of 24 test images are validation images too, pixel for pixel"
     told = Told()
     settings: dict[str, Any] = {"epochs": 1, "device": "cpu"}

@@ -56,6 +56,6 @@ def test_copies_in_another_format_are_the_same(dark: Path) -> None:
 def test_all_near_duplicates_on_request(dark: Path, program: Callable[..., Any]) -> None:
     shutil.copy(dark / "train" / "red" / "001.png", dark / "train" / "red" / "again.png")
     told = program("inspect", dark, "--duplicates", "--device", "cpu").out
-    assert "the same: train/red/001.png, train/red/again.png\n" in told
-    assert "look alike: test/red/dark2.png, train/blue/dark1.png, train/red/dark0.png\n" in told
-    assert "the same:" not in program("inspect", dark, "--device", "cpu").out
+    assert "in one class: 1 group:\n  train/red/001.png, train/red/again.png\n" in told
+    assert "\n  test/red/dark2.png, train/blue/dark1.png, train/red/dark0.png\n" in told
+    assert "in one class" not in program("inspect", dark, "--device", "cpu").out

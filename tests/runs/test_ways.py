@@ -14,6 +14,7 @@ import pytest
 from procrustean import Classifier, fit
 from procrustean.base.errors import ConfigError, ImagesChanged, RunError
 from procrustean.base.progress import Reporter
+from procrustean.engine import linear_head
 from procrustean.engine.stored_calibration import held_out_scores
 from procrustean.engine.training import Interrupted
 from procrustean.records.run_folder import RunFolder
@@ -43,6 +44,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROCRUSTEAN_DATA", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(trying, "CLEARLY_BEHIND", 2.0)  # after one epoch all is
+    monkeypatch.setattr(linear_head, "STRENGTHS", (0.01, 0.1))
 
 
 def kinds(folder: Path, **settings: Any) -> list[str]:
@@ -143,21 +145,13 @@ def test_what_fits_into_the_minutes_is_tried(photos: Path, monkeypatch: pytest.M
     on = agenda(config, ways, sources, 3)
     assert [way.kind for way in on.ways] == ["features", "scratch"]
     assert on.seconds <= 180
-    assert "not all of efficientnet_lite0, for which 3 min or the memory are too small" in on.text()
+    assert "not all of efficientnet_lite0, for which 3 min are too short" in on.text()
     on = agenda(config, ways, sources, 0.5)
     assert [(way.kind, way.config.image_size) for way in on.ways] == [("features", 128)]
     assert on.seconds <= 30
     assert "nothing that fits" in agenda(config, ways, sources, 0.01).text()
     with pytest.raises(ConfigError, match="above 0"):
         agenda(config, ways, sources, -1)
-
-
-def test_images_become_smaller_where_the_memory_asks_for_it(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ways_of, "free_memory", lambda: 3 * 39 * 100 * 100 * 3)
-    config, sources = RunSpec(str(photos), method=ADVISED), Sources()
-    on = agenda(config, open_ways(config, sources), sources, None)
-    assert [(way.kind, way.config.image_size) for way in on.ways] == [("features", 96), ("scratch", 64)]
-    assert "the memory" in on.text()
 
 
 def test_a_single_training_becomes_shorter_unless_its_length_was_named(
@@ -337,4 +331,4 @@ def test_the_classifier_goes_by_the_best_way_too(photos: Path, tmp_path: Path) -
         Classifier(**SMALL, run_dir=tmp_path / "run").fit(paths, labels)
     assert Classifier(**SMALL, net="small").fit(paths, labels).model_.spec.net == "small"
     few = [path for path in paths if Path(path).stem in ("0", "1", "2")]  # of each class, too few to hold some out
-    assert Classifier(**SMALL).fit(few, [Path(path).parent.name for path in few]).model_.spec.net == "resnet20"
+    assert Classifier(**SMALL).fit(few, [Path(path).parent.name for path in few]).model_.spec.net == "convnet"

@@ -68,11 +68,14 @@ class Suggestion:
     def __str__(self) -> str:
         rows = [(c.name, " x ".join(map(str, c.shape[1:])), c.kind) for c in self.candidates]
         widths = [max(len(row[column]) for row in rows) for column in range(3)]
+        ends = {path: group for group, path in self.groups.items()}
         lines = []
         for row in rows:
-            mark = "   <- second group" if row[0] == self.second_group else ""
+            # A network that publishes its groups has them as names of its layers.
+            marks = [ends[row[0]]] if row[0] in ends else []
+            marks += ["second group"] if row[0] == self.second_group else []
             cells = "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
-            lines.append(f"{cells}{mark}".rstrip())
+            lines.append(f"{cells}   <- {', '.join(marks)}" if marks else cells.rstrip())
         lines += ["", f"Second group: {self.second_group} ({self.reason})."]
         return "\n".join(lines)
 

@@ -153,6 +153,15 @@ def command_text(*words: object) -> str:
     return shlex.join(["procrustean", *map(str, words)])
 
 
+def number_of(number: int, what: str) -> str:
+    """A number with what it counts.
+
+    >>> number_of(1, "group"), number_of(3, "class")
+    ('1 group', '3 classes')
+    """
+    return f"{number} {what}{('es' if what.endswith('s') else 's') * (number != 1)}"
+
+
 def duration_text(seconds: float) -> str:
     """A length of time as people say it.
 

@@ -103,6 +103,16 @@ def plain_name(name: str) -> str:
     return pinned["plain"] if pinned else name
 
 
+def short_name(name: str) -> str:
+    """The same with the beginning of the hash.
+
+    >>> short_name("my_nets.py:mine@" + 64 * "0"), short_name("resnet32")
+    ('my_nets.py:mine@000000000000', 'resnet32')
+    """
+    pinned = _PINNED.fullmatch(name)
+    return f"{pinned['plain']}@{pinned['sha256'][:SHOWN]}" if pinned else name
+
+
 def code_identity(name: str) -> str:
     """A name without the place of its file: the same text for the same code."""
     own = file_code(name)
@@ -110,7 +120,7 @@ def code_identity(name: str) -> str:
 
 
 def short_identity(name: str) -> str:
-    """The same with the beginning of the hash, for readers."""
+    """The same with the beginning of the hash."""
     own = file_code(name)
     return name if own is None else own.identity[: len(own.function) + 1 + SHOWN]
 

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, TextIO, cast
 
 from msgspec.structs import replace
 
-from procrustean.base.console import ProgressStream, can_show_bars, duration_text, print_wrapped
+from procrustean.base.console import ProgressStream, can_show_bars, duration_text, number_of, print_wrapped
 from procrustean.base.epochs import EpochRecord, progress_texts, result_text
 from procrustean.base.escaping import printable
+from procrustean.base.stop_signals import heed_stop
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Seconds without a line of a run, if one of its epochs ends after them; and within an epoch that takes longer.
 SILENT_AT_MOST, SILENT_WITHIN_EPOCH = 60.0, 30.0
+#: Seconds between two signs of how far work is that a bar shows.
+SPACING = 0.5
 #: Characters of a run's name that a bar shows.
 LONGEST_NAME = 32
 
@@ -61,6 +64,27 @@ class Reporter:
 
     def close(self) -> None:
         """Leaves the terminal as it was, also in the middle of a run; the reporter can be used again."""
+
+
+class Headway:
+    """How far long work on images or files is: told from a second on, until the program is asked to stop.
+
+    Args:
+        tell: told what it is, how much of it is done, and of how much.
+        what, total: what it is, and how much.
+    """
+
+    def __init__(self, tell: Callable[[str, int, int], None], what: str, total: int) -> None:
+        self._tell, self._what, self._total = tell, what, total
+        self._done, self._told, self._due = 0, False, time.monotonic() + 1
+
+    def done(self, more: int) -> None:
+        """So many more are done; raises `Interrupted` where the program was asked to stop."""
+        heed_stop()
+        self._done += more
+        if time.monotonic() >= self._due or (self._told and self._done == self._total):
+            self._told, self._due = True, time.monotonic() + SPACING
+            self._tell(self._what, self._done, self._total)
 
 
 class _Shown(Reporter):
@@ -132,7 +156,7 @@ class PlainReporter(_Shown):
         now = self._last_line = self._clock()
         self._runs[name] = _PlainRun(epochs, first_epoch, now, first_epoch, now, now)
         going_on = f", going on after {first_epoch}" if first_epoch else ""
-        self.say(f"{name}: {epochs} epoch{'s' * (epochs != 1)}{going_on}")
+        self.say(f"{name}: {number_of(epochs, 'epoch')}{going_on}")
 
     def within_epoch(self, name: str, epoch: int, share: float) -> None:
         run, now = self._runs.get(name), self._clock()

@@ -13,6 +13,10 @@ NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGXCPU")
 SIGNALS = tuple(getattr(signal, name) for name in NAMES if hasattr(signal, name))
 
 
+class Interrupted(Exception):
+    """The program was asked to stop; what can be saved is saved."""
+
+
 class StopRequest:
     """Whether, and by which signal, the program was asked to stop."""
 
@@ -26,6 +30,16 @@ class StopRequest:
     def exit_code(self) -> int:
         """The conventional code of a program ended by that signal: 128 + its number."""
         return 128 + (self.signal or signal.SIGINT)
+
+
+#: Those that are listened to.
+_HEARD: list[StopRequest] = []
+
+
+def heed_stop() -> None:
+    """Raise `Interrupted` if the program was asked to stop: for long work in which there is nothing to save."""
+    if any(request() for request in _HEARD):
+        raise Interrupted
 
 
 @contextmanager
@@ -56,9 +70,11 @@ def stop_on_signal(say: Callable[[str], None]) -> Iterator[StopRequest]:
             signal.signal(number, signal.SIG_DFL if old is None else old)
 
     before = {number: signal.signal(number, handler) for number in SIGNALS if not _is_kept_off(number)}
+    _HEARD.append(request)
     try:
         yield request
     finally:
+        _HEARD.remove(request)
         restore()
 
 

@@ -9,7 +9,7 @@ import csv
 import io
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -71,6 +71,33 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
     shared: tuple[tuple[str, str], ...] = ()
+
+
+def table_of(
+    title: str,
+    headings: Mapping[str, str],
+    rows: Iterable[Sequence[str | Cell]],
+    *,
+    words: Collection[str] = (),
+    measured: Collection[str] = (),
+    note: str = "",
+    shared: tuple[tuple[str, str], ...] = (),
+) -> Table:
+    """A table of texts, and of cells where one is more than its text.
+
+    Args:
+        title: above it.
+        headings: by the names of the columns.
+        rows: from the first to the last.
+        words: columns of words, which stand left; if none is named, the first is one.
+        measured: columns of statistics.
+        note: below it.
+        shared: what all rows have in common.
+    """
+    left = words or [*headings][:1]
+    columns = tuple(Column(name, text, name not in left, name in measured) for name, text in headings.items())
+    cells = tuple(tuple(Cell(cell) if isinstance(cell, str) else cell for cell in row) for row in rows)
+    return Table(title, columns, cells, note, shared)
 
 
 def measured_cell(statistic: Statistic | None, *, runs: int, best: bool = False) -> Cell:

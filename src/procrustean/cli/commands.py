@@ -20,9 +20,8 @@ from procrustean.cli.evaluate import Evaluate
 from procrustean.cli.fleet import Fleet
 from procrustean.cli.lists import Layers, Methods, Nets, Recipes, Sources
 from procrustean.cli.paper import Claims, Toy
-from procrustean.cli.predict import Export, Predict
+from procrustean.cli.predict import Export, Predict, Thresholds
 from procrustean.cli.reproduce import Reproduce
-from procrustean.cli.thresholds import Thresholds
 from procrustean.cli.train import Resume, Train
 from procrustean.cli.tune import Tune
 from procrustean.cli.values import value_rules

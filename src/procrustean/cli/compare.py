@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from procrustean.base.console import write_result
 from procrustean.base.errors import ConfigError
+from procrustean.base.own_code import use_file
+from procrustean.base.progress import make_reporter
 from procrustean.cli.given_runs import finished_results, readable_runs
 from procrustean.cli.results import Format, Kind, show
-from procrustean.report.figures.table import FIGURES, Entry
+from procrustean.cli.values import Quiet, RunArguments
+from procrustean.report.figures.figure_table import FIGURES, Entry
 
 ABLATIONS = {
     "alpha": Entry("accuracy of MFW along alpha", file="ablation_figures", folder="procrustean.paper"),
@@ -36,7 +40,7 @@ class Compare:
     Example: procrustean compare runs/* --format markdown
     """
 
-    runs: tyro.conf.Positional[tuple[Path, ...]]
+    runs: RunArguments
     """Folders of runs, result files, or folders of either."""
     format: Format = "table"
     """table for the terminal, or markdown, csv, latex."""
@@ -59,23 +63,19 @@ class Report:
     Example: procrustean report runs/* --output report.html
     """
 
-    runs: tyro.conf.Positional[tuple[Path, ...]]
+    runs: RunArguments
     """Folders of runs, result files, or folders of either."""
     output: Path = Path("report.html")
     """File to write. Another report is overwritten, any other file is not."""
     examples: int = 5
-    """Example images of each of the worst confusions, if test images and network are found; 0 for none."""
+    """Example images of each of the worst confusions, if images and network are found; 0 for no pictures at all."""
     method: tuple[str, ...] = ()
     """The files of methods and networks of your own, for the examples: FILE.py ... They have to be what they were."""
     data_dir: Path | None = None
     """Where data sets are found; default as in training. Nothing is downloaded."""
-    quiet: bool = False
-    """No progress."""
+    quiet: Quiet = False
 
     def run(self) -> int:
-        from procrustean.base.console import write_result
-        from procrustean.base.own_code import use_file
-        from procrustean.base.progress import make_reporter
         from procrustean.report.html_page import write_report
 
         if not self.runs:
@@ -108,9 +108,9 @@ class Figures:
         )
     )
 
-    name: tyro.conf.Positional[Name]
+    name: Annotated[tyro.conf.Positional[Name], tyro.conf.arg(metavar="FIGURE")]
     """Which figure."""
-    runs: tyro.conf.Positional[tuple[Path, ...]]
+    runs: RunArguments
     """Folders of runs, result files, or folders of either; one panel per setting, in this order."""
     output: Path = Path("figures")
     """Folder to write to."""
@@ -124,8 +124,6 @@ class Figures:
     """Epochs that the plane shows; default all whose features were kept."""
 
     def run(self) -> int:
-        from procrustean.base.console import write_result
-        from procrustean.base.progress import make_reporter
         from procrustean.records.class_curves import with_diagnosis
         from procrustean.report import draw_figure
 

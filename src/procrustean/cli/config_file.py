@@ -12,12 +12,19 @@ import tyro
 
 from procrustean.base.own_code import named_code, use_file
 from procrustean.base.yaml_files import read_yaml
+from procrustean.cli.values import Quiet
 from procrustean.records.run_spec import RunSpec
 
 
 @dataclass(frozen=True)
 class ConfigCommand(RunSpec):
     """A command that takes the settings of a run, from a file and from flags."""
+
+    config: Path | None = None
+    """YAML file with settings; flags override it."""
+    allow_code: tuple[str, ...] = ()
+    """Files of methods and networks of your own that --config may name: FILE.py ... Read them first: they are run."""
+    quiet: Quiet = False
 
     def check(self) -> None:
         """Settings are judged when all of them are known: those of the file and the flags together."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from procrustean.base.console import can_show_bars, duration_text
+from procrustean.base.console import command_text, duration_text, number_of, write_result
+from procrustean.base.errors import ConfigError, DataError
+from procrustean.base.progress import make_reporter, reporting
+from procrustean.cli.outputs import check_folder
+from procrustean.cli.values import DataDir, SourceArgument
 
 if TYPE_CHECKING:
     from procrustean.data.stores.prepare import Plan
@@ -28,7 +32,7 @@ class Inspect:
     Example: procrustean inspect my_images
     """
 
-    source: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SOURCE")]
+    source: SourceArgument
     """A folder of images (one folder per class), a .csv, .parquet or .npz file, or a known data set."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where one would train."""
@@ -44,8 +48,6 @@ class Inspect:
     """Name all near-duplicates, those within a class too."""
 
     def run(self) -> int:
-        from procrustean.base.console import write_result
-        from procrustean.base.progress import reporting
         from procrustean.runs.inspect_source import inspect_source
 
         with reporting() as reporter:
@@ -70,7 +72,7 @@ class Describe:
     Example: procrustean data describe cifar10 --imbalance long_tailed --rho 100
     """
 
-    source: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SOURCE")]
+    source: SourceArgument
     """Data set: a name of `procrustean list sources`, a folder of images (one folder per class), a .csv, .parquet or
     .npz file."""
     imbalance: Literal["natural", "long_tailed", "step"] = "natural"
@@ -85,12 +87,9 @@ class Describe:
     """Side length to which images of a folder are resized, or at which a data set was prepared."""
     on_bad_image: Literal["error", "skip"] = "error"
     """Refuse a folder with files that are no complete images, or leave them out and count the classes again."""
-    data_dir: Path | None = None
-    """Where data sets are found or downloaded to; default $PROCRUSTEAN_DATA or the user's cache."""
+    data_dir: DataDir = None
 
     def run(self) -> int:
-        from procrustean.base.console import write_result
-        from procrustean.base.progress import make_reporter
         from procrustean.data.describe import describe
         from procrustean.data.imbalance import build
         from procrustean.data.sources import load_source
@@ -141,14 +140,10 @@ class Prepare:
     """Only check and estimate."""
 
     def run(self) -> int:
-        from procrustean.base.console import command_text, write_result
-        from procrustean.base.errors import ConfigError, DataError
-        from procrustean.base.progress import make_reporter
-        from procrustean.cli.outputs import check_folder
-        from procrustean.data.sets.base import data_roots
-        from procrustean.data.sets.prepared import prepared_set
-        from procrustean.data.stores.listing import told
-        from procrustean.data.stores.prepare import plan, prepare
+        from procrustean.data.image_lists import named
+        from procrustean.data.sets.data_set import data_roots
+        from procrustean.data.sets.prepared_files import prepared_set
+        from procrustean.data.stores.prepare import SHOWN, plan, prepare
 
         layout, root = prepared_set(self.name), data_roots(self.data_dir)[0]
         for name, value in (("size", self.size), ("workers", self.workers)):
@@ -160,29 +155,23 @@ class Prepare:
             source = layout.fetch(root, reporter.say)
         if source is None:
             raise DataError(f"no --source received. {layout.obtain}\nThen: {layout.command}")
-        planned = plan(
-            layout,
-            source,
-            root=root,
-            lists=self.lists,
-            size=self.size,
-            resize=self.resize,
-            workers=self.workers,
-        )
+        size, workers = self.size, self.workers
+        planned = plan(layout, source, root=root, lists=self.lists, size=size, resize=self.resize, workers=workers)
         reporter.say(_estimate(planned))
         if self.dry_run:
-            write_result("\n".join(told(planned.problems)) or "complete: every image that is expected is there")
+            write_result("\n".join(named(planned.problems, SHOWN)) or "complete: every image that is expected is there")
             return 2 if planned.problems and self.on_bad_image == "error" else 0
         if not planned.target.exists():  # a complete one may be where nothing can be written
             check_folder(planned.target.parent, "--data-dir")
-        with _counted("decoding", reporter.say) as progress:
-            store = prepare(planned, on_bad_image=self.on_bad_image, say=reporter.say, progress=progress)
+        decoded = partial(reporter.reading, "decoding")
+        with closing(reporter):
+            store = prepare(planned, on_bad_image=self.on_bad_image, say=reporter.say, progress=decoded)
         counts = ", ".join(f"{count:,} {split}" for split, count in store.manifest["splits"].items())
-        size = ["--image-size", planned.size] if planned.size != layout.size else []
+        at = ["--image-size", planned.size] if planned.size != layout.size else []
         place = ["--data-dir", self.data_dir] if self.data_dir else []
         write_result(
             f"{layout.title}: {counts} images of {len(store.classes):,} classes, sha256 {store.digest[:16]}, in\n"
-            f"{store.path}\nTrain on it with: {command_text('train', layout.name, *size, *place)}"
+            f"{store.path}\nTrain on it with: {command_text('train', layout.name, *at, *place)}"
         )
         return 0
 
@@ -202,9 +191,8 @@ class Verify:
     """Where the store is; default $PROCRUSTEAN_DATA or the user's cache."""
 
     def run(self) -> int:
-        from procrustean.base.console import write_result
-        from procrustean.data.sets.base import data_roots
-        from procrustean.data.sets.prepared import prepared_set
+        from procrustean.data.sets.data_set import data_roots
+        from procrustean.data.sets.prepared_files import prepared_set
         from procrustean.data.stores.store import verify
 
         path = prepared_set(self.name).found(data_roots(self.data_dir), self.size)
@@ -217,28 +205,6 @@ def _estimate(planned: Plan) -> str:
     return (
         f"{planned.layout.title}: {planned.images:,} images of {len(planned.listing.classes):,} classes, "
         f"{planned.gigabytes:.3g} GB at {planned.size} x {planned.size} in {planned.target} "
-        f"({planned.free_gigabytes:.3g} GB free), about {duration_text(planned.seconds)} with {planned.workers} "
-        f"process{'es' * (planned.workers > 1)}"
+        f"({planned.free_gigabytes:.3g} GB free), about {duration_text(planned.seconds)} with "
+        f"{number_of(planned.workers, 'process')}"
     )
-
-
-@contextmanager
-def _counted(what: str, say: Callable[[str], None]) -> Iterator[Callable[[int, int], None]]:
-    """Gives a function to call with the number done and the number in all."""
-    if can_show_bars():
-        from rich.console import Console
-        from rich.progress import Progress
-
-        with Progress(console=Console(stderr=True), transient=True) as bars:
-            task = bars.add_task(what)
-            yield lambda done, total: bars.update(task, completed=done, total=total)
-        return
-    told = 0
-
-    def say_tenths(done: int, total: int) -> None:
-        nonlocal told
-        if (tenths := 10 * done // total) > told:
-            told = tenths
-            say(f"{what}: {done:,} of {total:,} images")
-
-    yield say_tenths

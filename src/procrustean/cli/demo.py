@@ -8,12 +8,16 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from procrustean.base.console import number_of, write_result
 from procrustean.base.errors import ConfigError
+from procrustean.base.files import write_atomically
+from procrustean.base.progress import Reporter, reporting
+from procrustean.base.table_formats import to_markdown
 from procrustean.cli.outputs import check_folder
+from procrustean.cli.values import Quiet
 from procrustean.records.run_spec import RunSpec
 
 if TYPE_CHECKING:
-    from procrustean.base.progress import Reporter
     from procrustean.records.groups import Group
     from procrustean.records.run_record import Result, RunRecord
 
@@ -43,12 +47,9 @@ class Demo:
     """Passes over the training images: 60 over 525 digits, 30 over 173 photographs."""
     output: Path = Path("demo")
     """Folder for what is made, with --photos a folder in it; a demo that is there already is shown, not repeated."""
-    quiet: bool = False
-    """No progress."""
+    quiet: Quiet = False
 
     def run(self) -> int:
-        from procrustean.base.progress import reporting
-
         if self._seeds < 1:
             raise ConfigError(f"seeds = {self.seeds} received; the demo needs at least one run of each method")
         check_folder(self.output)
@@ -68,9 +69,6 @@ class Demo:
         return (PHOTOGRAPHS if self.photos else DIGITS)[1] if self.epochs is None else self.epochs
 
     def _show_digits(self, reporter: Reporter) -> None:
-        from procrustean.base.console import write_result
-        from procrustean.base.files import write_atomically
-        from procrustean.base.table_formats import to_markdown
         from procrustean.records import group_results
         from procrustean.report.class_tables import per_class
         from procrustean.report.comparison_table import comparison
@@ -95,7 +93,6 @@ class Demo:
                 )
 
     def _show_photographs(self, reporter: Reporter) -> None:
-        from procrustean.base.console import write_result
         from procrustean.report.html_page import write_report
 
         folder = self.output / "photos"
@@ -158,7 +155,7 @@ def photographs_text(records: list[RunRecord]) -> str:
         f"{100 * whole:.1f} % of all.\n"
         f"With a correction for the class sizes (balanced softmax): {100 * corrected_rare:.0f} % and "
         f"{100 * corrected:.1f} %.\n"
-        f"Measured on photographs of other people, {runs} run{'s' * (runs > 1)} of each."
+        f"Measured on photographs of other people, {number_of(runs, 'run')} of each."
     )
 
 

@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import tyro
-
+from procrustean.base.console import write_result
 from procrustean.base.errors import RunError
+from procrustean.base.files import write_atomically
+from procrustean.base.json_files import typed_json
+from procrustean.base.own_code import use_file
+from procrustean.base.progress import reporting
+from procrustean.base.table_formats import NOTHING, Table, table_of
+from procrustean.cli.given_runs import distinct_runs, for_each_run
+from procrustean.cli.outputs import refuse_inside
+from procrustean.cli.values import Quiet, RunArguments
 from procrustean.records.finding_runs import RESULT_FILE
 
 if TYPE_CHECKING:
-    from procrustean.base.table_formats import Table
     from procrustean.records.class_curves import Curves
     from procrustean.report.diagnosis import Diagnosis
     from procrustean.report.findings import Finding
@@ -28,7 +34,7 @@ class Diagnose:
     of an unfinished run the last two checkpoints.
     """
 
-    runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN [RUN ...]")]
+    runs: RunArguments
     """Folders of runs, or folders of such folders; each run gets a verdict of its own, and those that differ in their
     seeds alone one together."""
     output: Path | None = None
@@ -38,14 +44,9 @@ class Diagnose:
     """The files of methods and networks of your own: FILE.py ... They have to be what they were."""
     all_classes: bool = False
     """Draw every class, not only the largest and the smallest."""
-    quiet: bool = False
-    """No progress."""
+    quiet: Quiet = False
 
     def run(self) -> int:
-        from procrustean.base.own_code import use_file
-        from procrustean.base.progress import reporting
-        from procrustean.cli.given_runs import for_each_run
-
         for method in self.method:
             use_file(method)
         places = self._places()
@@ -62,8 +63,6 @@ class Diagnose:
 
     def _places(self) -> dict[Path, Path]:
         """Each run and the folder for what is written about it; a run that is given twice is one."""
-        from procrustean.cli.given_runs import distinct_runs
-        from procrustean.cli.outputs import refuse_inside
         from procrustean.records.class_curves import DIAGNOSES
 
         runs = distinct_runs(self.runs)
@@ -85,7 +84,6 @@ class Diagnose:
         return places
 
     def _diagnose(self, run: Path, output: Path, say: Callable[[str], None]) -> Diagnosis:
-        from procrustean.base.console import write_result
         from procrustean.report.diagnosis import diagnose_run
 
         diagnosis = diagnose_run(run, say=say)
@@ -102,7 +100,6 @@ def verdict_text(curves: Curves, findings: Sequence[Finding]) -> str:
 
 def write_together(diagnosed: Mapping[Path, Diagnosis]) -> None:
     """Write a verdict on the mean of finished runs that differ in their seeds alone."""
-    from procrustean.base.console import write_result
     from procrustean.records.class_curves import curves_of, mean_curves
     from procrustean.records.run_record import load_result
     from procrustean.report.findings import repeats_of, verdict
@@ -125,10 +122,6 @@ def write_together(diagnosed: Mapping[Path, Diagnosis]) -> None:
 
 def class_table(curves: Curves) -> Table:
     """What was measured at the last epoch, one row per class."""
-    from procrustean.base.table_formats import NOTHING, Cell, Column, Table
-
-    def number(value: float, form: str) -> Cell:
-        return Cell(NOTHING if value != value else format(value, form))
 
     columns = {
         "train": ("train %", 100 * curves.train_recall, ".1f"),
@@ -139,16 +132,12 @@ def class_table(curves: Curves) -> Table:
     }
     if curves.gradient_norm_mixed is not None and curves.mixes[-1]:
         columns["gradient_mixed"] = ("gradient, mixed", curves.gradient_norm_mixed, ".3g")
-    headings = (
-        Column("class", "class", numeric=False),
-        Column("images", "images"),
-        *(Column(name, heading) for name, (heading, _, _) in columns.items()),
-    )
-    rows = tuple(
-        (Cell(name), Cell(str(count)), *(number(float(rows[-1, c]), form) for _, rows, form in columns.values()))
+    headings = {"class": "class", "images": "images", **{name: heading for name, (heading, _, _) in columns.items()}}
+    rows = [
+        (name, str(count), *(_number(float(values[-1, c]), form) for _, values, form in columns.values()))
         for c, (name, count) in enumerate(zip(curves.classes, curves.counts, strict=True))
-    )
-    return Table(
+    ]
+    return table_of(
         f"Classes after epoch {curves.at[-1]} of {curves.epochs}",
         headings,
         rows,
@@ -157,12 +146,16 @@ def class_table(curves: Curves) -> Table:
     )
 
 
+def _number(value: float, form: str) -> str:
+    return NOTHING if value != value else format(value, form)
+
+
 def _written(diagnosis: Diagnosis, run: Path, output: Path, all_classes: bool) -> list[Path]:
     from procrustean.records.run_record import load_result
     from procrustean.report.figures import canvas
     from procrustean.report.figures.draw import drawing, options_of, what_it_lacks, what_its_folder_lacks
+    from procrustean.report.figures.figure_table import FIGURES
     from procrustean.report.figures.panels import Panel
-    from procrustean.report.figures.table import FIGURES
 
     panel = Panel(diagnosis.curves.label, (diagnosis.curves,), run)
     result = load_result(run) if (run / RESULT_FILE).exists() else None
@@ -179,8 +172,6 @@ def _written(diagnosis: Diagnosis, run: Path, output: Path, all_classes: bool) -
 
 
 def _json_file(diagnosis: Diagnosis, output: Path) -> Path:
-    from procrustean.base.files import write_atomically
-    from procrustean.base.json_files import typed_json
     from procrustean.records.class_curves import DIAGNOSIS
 
     path, advice = output / DIAGNOSIS, "make room, or choose another --output"

@@ -10,6 +10,12 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from procrustean.base.console import write_result
+from procrustean.base.machine import free_memory, load_average, usable_cores
+from procrustean.base.optional_libraries import installing, why_not_imported
+from procrustean.base.version import __version__
+from procrustean.cli.values import DataDir
+
 GIB = 2**30
 #: Modules that only some commands need, with the extra that brings them. The one of transformers is named in full:
 #: others of it are loaded when they are used, which would hide that they are broken.
@@ -42,13 +48,10 @@ class Doctor:
     The exit code is 1 if there is a GPU that torch cannot compute on, or a package that cannot be imported.
     """
 
-    data_dir: Path | None = None
-    """Where data sets are found or downloaded to; default $PROCRUSTEAN_DATA or the user's cache."""
+    data_dir: DataDir = None
 
     def run(self) -> int:
         from torch.utils import collect_env
-
-        from procrustean.base.console import write_result
 
         seen = collect_env.get_env_info()
         cpu = [line for line in (seen.cpu_info or "").splitlines() if not line.startswith(("Flags", "Vulnerability"))]
@@ -88,7 +91,6 @@ def training(device: str) -> Iterator[str]:
     import torch
 
     from procrustean.balance import Problem
-    from procrustean.base.machine import load_average, usable_cores
     from procrustean.engine.device import place
     from procrustean.engine.engines import choose_engine
     from procrustean.methods import make_method
@@ -104,8 +106,7 @@ def training(device: str) -> Iterator[str]:
 
 def places(data_dir: Path | None) -> Iterator[str]:
     """Free memory and disk, and the folders in which data sets are looked for."""
-    from procrustean.base.machine import free_memory
-    from procrustean.data.sets.base import data_roots
+    from procrustean.data.sets.data_set import data_roots
 
     yield f"Memory: {free_memory() / GIB:.1f} GiB free"
     yield f"Disk: {shutil.disk_usage('.').free / GIB:.0f} GiB free in {Path.cwd()}"
@@ -116,8 +117,6 @@ def places(data_dir: Path | None) -> Iterator[str]:
 
 def packages(load: Callable[[str], object] = import_module) -> tuple[list[str], list[str]]:
     """Versions of this library and of the optional packages, and what is wrong with those that cannot be imported."""
-    from procrustean.base.optional_libraries import installing, why_not_imported
-    from procrustean.base.version import __version__
 
     versions, broken = [f"procrustean: {__version__}"], dict[str, list[str]]()
     for module, extra in OPTIONAL.items():

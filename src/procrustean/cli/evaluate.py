@@ -6,17 +6,18 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
-import tyro
-
+from procrustean.base.console import write_result
 from procrustean.base.errors import ConfigError, RunError
 from procrustean.base.json_files import to_plain
+from procrustean.base.table_formats import Cell, Column, Table, table_of
+from procrustean.cli.given_runs import check_own_names, distinct_runs, for_each_run, use_own_files
 from procrustean.cli.outputs import METRICS, check_output, refuse_inside, write_text
+from procrustean.cli.values import RunArguments
 
 if TYPE_CHECKING:
     from procrustean.balance.metrics import Metrics
-    from procrustean.base.table_formats import Table
     from procrustean.deploy.adjusted_scores import Adjusted
 
 #: Said below a table with groups.
@@ -33,7 +34,7 @@ class Evaluate:
     Example: procrustean evaluate runs/cells --adjust
     """
 
-    runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN [RUN ...]")]
+    runs: RunArguments
     """Folders of runs, or folders of such folders; each run gets a table of its own."""
     method: tuple[str, ...] = ()
     """The files of methods of your own: FILE.py ... They have to be what they were."""
@@ -56,8 +57,6 @@ class Evaluate:
     """Print all metrics as JSON, for other programs; of one run."""
 
     def run(self) -> int:
-        from procrustean.cli.given_runs import check_own_names, distinct_runs, for_each_run, use_own_files
-
         use_own_files(self.method, self.net)
         runs = distinct_runs(self.runs)
         if not runs:
@@ -99,14 +98,7 @@ class Evaluate:
             check_output(self.output, endings=METRICS)
 
     def _write(self, table: Table, found: Mapping[str, object]) -> None:
-        """Write the table to the terminal, or all metrics in its place, and these into a file where one was asked for.
-
-        Args:
-            table: the main metrics.
-            found: all metrics.
-        """
-        from procrustean.base.console import write_result
-
+        """Write the table, or all metrics in its place, to the terminal, and these into a file that was asked for."""
         text = json.dumps(found, indent=1)
         if self.output is not None:
             write_text(self.output, f"{text}\n")
@@ -117,14 +109,7 @@ class Evaluate:
 
 
 def evaluation_table(metrics: Metrics, name: str, how: Mapping[str, str]) -> Table:
-    """The main metrics of a network, with what was tested in the title.
-
-    Args:
-        metrics: what `procrustean.evaluate` returns.
-        name: of the run.
-        how: the weights and the statistics it was called with.
-    """
-    from procrustean.base.table_formats import Cell, Column, Table
+    """The main metrics of a network, with what was tested in the title."""
 
     shown = main_metrics(metrics)
     tested = f"weights: {how['weights']}, statistics of batch normalisation: {how['statistics']}"
@@ -137,13 +122,7 @@ def evaluation_table(metrics: Metrics, name: str, how: Mapping[str, str]) -> Tab
 
 
 def adjustment_table(outcome: Adjusted, name: str) -> Table:
-    """The main metrics before and after the adjustment, and by how much they differ.
-
-    Args:
-        outcome: what `procrustean.adjust` returns.
-        name: of the run.
-    """
-    from procrustean.base.table_formats import Cell, Column, Table
+    """The main metrics before and after the adjustment, and by how much they differ."""
 
     before, after = main_metrics(outcome.unadjusted), main_metrics(outcome.adjusted)
     lines = {
@@ -152,10 +131,10 @@ def adjustment_table(outcome: Adjusted, name: str) -> Table:
     }
     # Of the numbers as they are shown, so that the difference is the one a reader computes.
     lines["difference"] = [f"{float(b) - float(a):+.1f}" for a, b in zip(*lines.values(), strict=True)]
-    return Table(
-        title=f"Test results of {name} in %, last epoch, adjusted with tau = {outcome.tau:g}",
-        columns=(Column("scores", "scores", numeric=False), *(Column(name, name) for name in before)),
-        rows=tuple((Cell(heading), *map(Cell, numbers)) for heading, numbers in lines.items()),
+    return table_of(
+        f"Test results of {name} in %, last epoch, adjusted with tau = {outcome.tau:g}",
+        {"scores": "scores", **{name: name for name in before}},
+        [(heading, *numbers) for heading, numbers in lines.items()],
         note=f"How tau was chosen: {outcome.tau_chosen}. {outcome.adjusted.images} test images; {ABOUT_GROUPS}.",
     )
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import tyro
 
+from procrustean.base.console import notify, write_result
 from procrustean.base.errors import ConfigError
+from procrustean.base.own_code import failure_text
+from procrustean.base.progress import reporting
 from procrustean.base.yaml_files import read_yaml
 from procrustean.cli.config_file import allow, config_as_yaml, refuse_unnamed
 from procrustean.cli.outputs import check_folder
 from procrustean.cli.results import show
+from procrustean.cli.values import DataDir, Quiet, Width
 from procrustean.records.run_spec import ADVISED, AUTO
 
 
@@ -25,31 +29,25 @@ class Fleet:
     Example: procrustean fleet experiments/cifar10-rho100.yaml --output runs/rho100
     """
 
-    grid: tyro.conf.Positional[Path]
+    grid: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="GRID")]
     """YAML file with base, runs and grid; see docs/fleet.md."""
     output: Path = Path("runs")
     """Folder below which each run gets its own."""
-    width: int | None = None
-    """Most runs at a time; default 8 on a GPU, 1 on a CPU."""
+    width: Width = None
     processes: int | None = None
     """Train with so many processes, for CPUs: a process that is killed is replaced and its run goes on."""
-    data_dir: Path | None = None
-    """Where data sets are found or downloaded to; default $PROCRUSTEAN_DATA or the user's cache."""
+    data_dir: DataDir = None
     dry_run: bool = False
     """Print the settings of every run, then stop."""
     log: Literal["tensorboard", "wandb", "trackio"] | None = None
     """Also log the numbers of every epoch to one of these, each run in its own folder; each needs its package."""
     allow_code: tuple[str, ...] = ()
     """Files of methods and networks of your own that the grid may name: FILE.py ... Read them first: they are run."""
-    quiet: bool = False
-    """No progress."""
+    quiet: Quiet = False
 
     def run(self) -> int:
         from dataclasses import replace
 
-        from procrustean.base.console import notify, write_result
-        from procrustean.base.own_code import failure_text
-        from procrustean.base.progress import reporting
         from procrustean.runs.grids import expand
         from procrustean.runs.preparing import recipe_of
 

@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from procrustean.base.console import notify, write_result
+from procrustean.base.console import notify, number_of, write_result
 from procrustean.base.errors import ConfigError, ProcrusteanError, RunError
 from procrustean.base.own_code import Kind, file_code, use_file
 from procrustean.records.finding_runs import CANDIDATES, CONFIG_FILE, RESULT_FILE, is_run, resume_command, runs_in
@@ -118,7 +118,7 @@ def distinct_runs(paths: Sequence[Path]) -> list[Path]:
             else:
                 records.append(run)
     if records:
-        results = "1 result" if len(records) == 1 else f"{len(records)} results"
+        results = number_of(len(records), "result")
         notify(f"left out {results} without settings and weights of a run, for example {records[0]}")
     return list(distinct.values())
 
@@ -144,12 +144,6 @@ def for_each_run(
     runs: Sequence[Path], act: Callable[[Path], None], *, done: str, then: Callable[[], None] = lambda: None
 ) -> None:
     """Act on every run, under a heading where there are several.
-
-    Args:
-        runs: where they are.
-        act: what is done to one; it writes what it finds.
-        done: what was done to a run then, in words.
-        then: what is done after several, before those that could not be are named.
 
     Raises:
         RunError: at the end, with the runs that could not be.

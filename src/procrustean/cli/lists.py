@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from typing import get_args
+from typing import Annotated, get_args
 
 import tyro
 
+from procrustean.base.console import write_result
 from procrustean.base.errors import ConfigError, did_you_mean
+from procrustean.base.own_code import file_code, pinned_name, plain_name, use_file
+from procrustean.base.table_formats import table_of
+from procrustean.cli.values import OptionalName
 
 
 @dataclass(frozen=True)
 class Methods:
     """List the training methods, or explain one."""
 
-    name: tyro.conf.Positional[str | None] = None
+    name: OptionalName = None
     """Method to explain, one of your own as FILE.py:NAME; without it all are listed."""
     check: bool = False
     """Try it on the digits, half a minute: whether it trains, repeats itself, and can be resumed and loaded."""
 
     def run(self) -> int:
-        from procrustean.base.console import write_result
-        from procrustean.base.own_code import pinned_name, use_file
         from procrustean.methods.make import METHODS
 
         if self.check:
@@ -36,8 +38,6 @@ class Methods:
         return 0
 
     def _tried(self) -> int:
-        from procrustean.base.console import write_result
-        from procrustean.base.own_code import pinned_name, use_file
         from procrustean.runs.method_trial import try_method
 
         if self.name is None:
@@ -55,7 +55,6 @@ class Methods:
 
 
 def _explained(name: str) -> str:
-    from procrustean.base.own_code import file_code, plain_name
     from procrustean.methods.make import entry, factory, option_defaults
 
     made, known = factory(name), entry(name)
@@ -82,14 +81,11 @@ def _summary(name: str) -> str:
 class Nets:
     """List the networks, or show the groups of one."""
 
-    name: tyro.conf.Positional[str | None] = None
+    name: OptionalName = None
     """Network to show, timm:NAME, torchvision:NAME and one of your own, FILE.py:NAME, included; without it those of
     this library are listed."""
 
     def run(self) -> int:
-        from procrustean.base.console import write_result
-        from procrustean.base.own_code import pinned_name, plain_name, use_file
-        from procrustean.base.table_formats import Cell, Column, Table
         from procrustean.data.recipe import Adapter
         from procrustean.nets.adapters import takes_adapters
         from procrustean.nets.build import layers_of
@@ -105,8 +101,8 @@ class Nets:
             second = net.groups.get(net.second_group, "")
             rows.append((plain_name(name), f"{weights:,}", str(net.features), side, second))
         columns = ("network", "parameters, 1000 classes", "features", "side of the last map", "second group")
-        headings = tuple(Column(c, c, numeric=c in columns[1:4]) for c in columns)
-        table = Table("Networks", headings, tuple(tuple(Cell(text) for text in row) for row in rows))
+        headings = dict(zip(columns, columns, strict=True))
+        table = table_of("Networks", headings, rows, words=("network", "second group"))
         if self.name is None:
             more = (
                 "Of other libraries: timm:NAME, torchvision:NAME, hf:ORGANISATION/MODEL. procrustean list nets NAME "
@@ -129,7 +125,7 @@ class Layers:
     Example: procrustean list layers torchvision:resnet50
     """
 
-    model: tyro.conf.Positional[str]
+    model: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="MODEL")]
     """Network of this library (resnet32), torchvision:NAME, timm:NAME; for your own FILE.py:NAME or
     package.module:factory, a function or class that is called without arguments."""
     size: int | None = None
@@ -143,7 +139,6 @@ class Layers:
         import torch
 
         from procrustean.balance.layers import suggest
-        from procrustean.base.console import write_result
         from procrustean.nets.build import model_by_name
 
         if (self.size is not None and self.size < 1) or self.channels < 1:
@@ -165,13 +160,12 @@ class Layers:
 class Recipes:
     """List the training recipes, or show the numbers of one."""
 
-    name: tyro.conf.Positional[str | None] = None
+    name: OptionalName = None
     """Recipe to show; without it all are listed."""
 
     def run(self) -> int:
         import yaml
 
-        from procrustean.base.console import write_result
         from procrustean.data.recipes import FINE_TUNING, OWN_IMAGES, PAPER, RECIPES
 
         if self.name is None:
@@ -197,7 +191,6 @@ class Sources:
     """List the data sets that can be named."""
 
     def run(self) -> int:
-        from procrustean.base.console import write_result
         from procrustean.data.sources import describe_sources
 
         write_result("\n".join(f"{name:22} {text}" for name, text in describe_sources().items()))

@@ -7,38 +7,25 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from procrustean.base.errors import RunError
+from procrustean.base.files import write_atomically
 
 #: Endings of files that a table, or a file of metrics, may replace.
 TABLES, METRICS = (".csv", ".tsv", ".md", ".tex", ".txt"), (".json",)
 
 
 def write_table(output: Path, text: str, inputs: Iterable[str | Path] = ()) -> None:
-    """Write a table into a new file, or in place of an older table.
-
-    Args:
-        output: the file.
-        text: the table.
-        inputs: what was read for it.
-    """
+    """Write a table into a new file, or in place of an older table."""
     check_output(output, inputs)
     write_text(output, text)
 
 
 def write_text(output: Path, text: str) -> None:
     """Write a file as a whole, whatever there is."""
-    from procrustean.base.files import write_atomically
-
     write_atomically(output, text.encode("utf-8", errors="surrogateescape"), "choose another --output")
 
 
 def check_output(output: Path, inputs: Iterable[str | Path] = (), endings: Sequence[str] = TABLES) -> None:
-    """RunError for a file that must not be replaced or cannot be written to; before anything is computed.
-
-    Args:
-        output: the file.
-        inputs: what is read for it.
-        endings: of files that it may replace.
-    """
+    """RunError for a file that must not be replaced or cannot be written to; before anything is computed."""
     if any(Path(given).exists() and output.exists() and output.samefile(given) for given in inputs):
         raise RunError(f"{output} is read for this; choose another --output")
     if output.is_dir() or (output.exists() and output.suffix.lower() not in endings):
@@ -56,12 +43,7 @@ def check_output(output: Path, inputs: Iterable[str | Path] = (), endings: Seque
 
 
 def check_folder(folder: Path, option: str = "--output") -> None:
-    """RunError for a folder that cannot be made or written into; say it before anything is computed.
-
-    Args:
-        folder: where files and folders will be put; it need not be there yet.
-        option: that names it.
-    """
+    """RunError for a folder that cannot be made or written into; say it before anything is computed."""
     try:
         there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     except OSError as error:

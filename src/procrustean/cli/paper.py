@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import tyro
 
+from procrustean.base.console import notify, write_result
+from procrustean.base.progress import reporting
 from procrustean.cli.given_runs import finished_results
 from procrustean.cli.outputs import check_folder
+from procrustean.cli.values import DataDir, Quiet
 
 
 @dataclass(frozen=True)
@@ -23,13 +26,12 @@ class Claims:
     Example: procrustean paper claims results/analysis results/cifar10-rho100
     """
 
-    runs: tyro.conf.Positional[tuple[Path, ...]] = ()
+    runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="[RUN ...]")] = ()
     """Folders of runs, result files, or folders of either; it is said first how many of them count."""
     page: Path | None = None
     """Put the table, and the pictures in figures/analysis beside it, into this page, between its marks."""
 
     def run(self) -> int:
-        from procrustean.base.console import notify, write_result
         from procrustean.paper.claims import block_for, claims_table, coverage, replaced
         from procrustean.paper.page_parts import read_page, replace_page
 
@@ -67,14 +69,10 @@ class Toy:
     """Passes over the training data."""
     seed: int = 0
     """Seed of the training."""
-    data_dir: Path | None = None
-    """Where data sets are found or downloaded to; default $PROCRUSTEAN_DATA or the user's cache."""
-    quiet: bool = False
-    """No progress."""
+    data_dir: DataDir = None
+    quiet: Quiet = False
 
     def run(self) -> int:
-        from procrustean.base.console import write_result
-        from procrustean.base.progress import reporting
         from procrustean.paper.toy import run_toy
 
         check_folder(self.output)

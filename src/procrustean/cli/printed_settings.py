@@ -32,11 +32,6 @@ def settings_text(config: RunSpec, tuned: Collection[str] = (), minutes: float |
     """All settings, filled in for images that are there, and the method and recipe they resolve to.
 
     Of settings with the user's own code they are all: a dry run imports none, and nothing else would tell the rest.
-
-    Args:
-        config: the settings.
-        tuned: options of the method that differ between runs with these settings.
-        minutes: what the run may take.
     """
     if config.code:
         files = " and ".join(map(plain_name, config.code.values()))
@@ -49,9 +44,10 @@ def settings_text(config: RunSpec, tuned: Collection[str] = (), minutes: float |
     images = None
     if is_named(config.source) or expanded(config.source).exists():
         sources = Sources()
-        if ways := open_ways(config, sources):
+        ways = open_ways(config, sources)
+        if len(ways) > 1:
             return config_as_yaml(config) + ways_comments(config, ways, sources, minutes)
-        plan = planned(config, load=sources)
+        plan = planned(agenda(config, ways, sources, minutes).ways[0].config if ways else config, load=sources)
         config, images = plan.config, plan.splits
     elif config.method == ADVISED:
         config = named(config)
@@ -78,14 +74,7 @@ def ways_comments(config: RunSpec, ways: tuple[Way, ...], sources: Sources, minu
 def method_comments(
     config: RunSpec, recipe: Recipe, tuned: Collection[str] = (), counts: Sequence[int] | None = None
 ) -> str:
-    """Every option of the method with its value, and the kind of imbalance and the epochs that follow from others.
-
-    Args:
-        config: the settings.
-        recipe: what they resolve to.
-        tuned: options that have no value yet, because they are to be chosen.
-        counts: images per class, None where they are not known; what is left open depends on them then.
-    """
+    """Every option of the method with its value, and the kind of imbalance and the epochs that follow from others."""
     backbone, name = layers_of(recipe.net), plain_name(config.method)
     label, before, after = name, dict[str, str](), dict[str, str]()
     resolved: Mapping[str, object] | None = None

@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from procrustean.base.console import duration_text, notify, number_of, write_result
 from procrustean.base.errors import ConfigError, RunError
+from procrustean.base.progress import make_reporter
+from procrustean.base.yaml_files import read_yaml
 from procrustean.cli.config_file import allow, refuse_unnamed
 from procrustean.cli.outputs import check_folder
+from procrustean.cli.values import DataDir, Minutes, Quiet, Width
 
 if TYPE_CHECKING:
     from procrustean.paper.definitions import Definitions, Part
@@ -49,16 +53,13 @@ class Reproduce:
     """Which images of a class are kept; 0 gives the published sets."""
     held_out: bool = False
     """Also train each cell with a hundredth of the images held out, at least 3 per class, for the held-out column."""
-    minutes: float | None = None
-    """Stop after so many minutes with everything saved; the same command goes on later."""
-    width: int | None = None
-    """Most runs at a time; default 8 on a GPU, 1 on a CPU."""
+    minutes: Minutes = None
+    width: Width = None
     output: Path = Path("runs/reproduce")
     """Folder of the run directories and of the finished tables."""
     results: Path = Path("results")
     """Folder of result files, one per run; what is in it, or below, is not trained again."""
-    data_dir: Path | None = None
-    """Where data sets are found or downloaded to; default $PROCRUSTEAN_DATA or the user's cache."""
+    data_dir: DataDir = None
     download: bool = False
     """Download CIFAR if it is not found, instead of leaving its cells out."""
     retry: bool = False
@@ -76,14 +77,12 @@ class Reproduce:
     allow_code: tuple[str, ...] = ()
     """Files of methods of your own that --tables may name: FILE.py ... Read them first: they are run, except in a dry
     run."""
-    quiet: bool = False
-    """No progress."""
+    quiet: Quiet = False
 
     def run(self) -> int:
         import time
 
         began = time.monotonic()
-        from procrustean.base.console import notify, write_result
         from procrustean.paper.result_store import Store
 
         self._check()
@@ -111,8 +110,9 @@ class Reproduce:
         if self.show:
             self._show(definitions, parts, store)
             if failed := len(store.failures()):
-                runs = "1 run" if failed == 1 else f"{failed} runs"
-                notify(f"{runs} failed in earlier calls; which, and why, is in {store.failures_file}")
+                notify(
+                    f"{number_of(failed, 'run')} failed in earlier calls; which, and why, is in {store.failures_file}"
+                )
             return 0
         return self._train(definitions, parts, store, began)
 
@@ -131,7 +131,6 @@ class Reproduce:
             raise ConfigError("rows and columns received without a table; write its name before --rows and --columns")
 
     def _definitions(self) -> Definitions:
-        from procrustean.base.yaml_files import read_yaml
         from procrustean.paper.planning import check_cell
         from procrustean.paper.table_files import paper_definitions, read_definitions
 
@@ -170,8 +169,6 @@ class Reproduce:
         return plan
 
     def _train(self, definitions: Definitions, parts: list[Part], store: Store, began: float) -> int:
-        from procrustean.base.console import duration_text, notify, write_result
-        from procrustean.base.progress import make_reporter
         from procrustean.paper.plan_in_words import absence_lines, blocked_lines, plan_table, plan_text
         from procrustean.paper.train_plan import carry_out, default_width, first_rate, machine_name
         from procrustean.runs.image_loading import Sources
@@ -232,7 +229,6 @@ class Reproduce:
         Args:
             begun: runs that this call has left unfinished.
         """
-        from procrustean.base.console import write_result
         from procrustean.paper.cell_tables import (
             each_text_once,
             finished_tables,
@@ -259,7 +255,6 @@ class Reproduce:
             write_tables([definitions.tables[name] for name in names], store, self.output, data_seed=self.data_seed)
 
     def _write_pages(self, folder: Path, definitions: Definitions, store: Store) -> int:
-        from procrustean.base.console import notify
         from procrustean.paper.page_parts import read_page, replace_page
         from procrustean.paper.reproduction import reproduction_page
         from procrustean.paper.which_method import advice_page

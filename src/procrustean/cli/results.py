@@ -7,13 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from procrustean.base.console import command_text
+from procrustean.base.console import command_text, write_result
 from procrustean.base.errors import RunError
+from procrustean.base.table_formats import Table, to_csv, to_latex, to_markdown
 from procrustean.cli.given_runs import finished_results
 from procrustean.cli.outputs import check_output, write_table
+from procrustean.records.finding_runs import RESULT_FILE
 
 if TYPE_CHECKING:
-    from procrustean.base.table_formats import Table
     from procrustean.records.run_record import Result, RunRecord
 
 Format = Literal["table", "markdown", "csv", "latex"]
@@ -32,8 +33,6 @@ def show(runs: Sequence[Path], *, form: Format = "table", kind: Kind = "summary"
 
     A CSV file is one table, whose first columns tell them apart. Returns the exit code, as `readable_runs` does.
     """
-    from procrustean.base.console import write_result
-    from procrustean.base.table_formats import to_csv, to_latex, to_markdown
 
     if output is not None:
         check_output(output)
@@ -56,7 +55,7 @@ def comparisons_of(results: Sequence[Result], *, kind: Kind = "summary", in_one:
     from procrustean.records.groups import by_options, group_results, split_by_choice_of_classes
     from procrustean.report.class_tables import per_class
     from procrustean.report.comparison_table import comparison
-    from procrustean.report.uncertainty import intervals
+    from procrustean.report.own_image_tables import intervals
 
     if kind == "intervals":
         found = intervals(results)
@@ -71,18 +70,10 @@ def comparisons_of(results: Sequence[Result], *, kind: Kind = "summary", in_one:
 
 
 def show_own(record: RunRecord, kept: Path, say: Callable[[str], None]) -> None:
-    """Write the results of a run on own images class by class, and say what to do with it; nothing for known data sets.
-
-    Args:
-        record: of the run.
-        kept: the folder of the run, or of the comparison it was chosen by.
-        say: called with what to do next.
-    """
-    from procrustean.base.console import write_result
+    """Write the results of a run on own images class by class, and say what to do next; nothing for known data sets."""
     from procrustean.data.sources import is_named
-    from procrustean.records.finding_runs import RESULT_FILE
     from procrustean.records.run_record import Result
-    from procrustean.report.trials_table import trials_table
+    from procrustean.report.own_image_tables import trials_table
 
     if is_named(record.config.source):
         return
@@ -97,16 +88,9 @@ def show_own(record: RunRecord, kept: Path, say: Callable[[str], None]) -> None:
 
 
 def show_folds(final: RunRecord, folder: Path, say: Callable[[str], None]) -> None:
-    """Write what the folds have measured together, class by class, and what to do with the network that has seen all.
-
-    Args:
-        final: record of the run on all images.
-        folder: of the folds.
-        say: called with what to do next.
-    """
-    from procrustean.base.console import write_result
+    """Write what the folds have measured together, class by class, and what to do with the final network."""
     from procrustean.records.several_runs import read_folds
-    from procrustean.report.uncertainty import pooled_lines, pooled_table
+    from procrustean.report.own_image_tables import pooled_lines, pooled_table
 
     folded = read_folds(folder)
     assert folded is not None
@@ -120,7 +104,7 @@ def show_folds(final: RunRecord, folder: Path, say: Callable[[str], None]) -> No
 def headline_lines(record: RunRecord, kept: Path) -> list[str]:
     """The headline with its interval, whose it is, on how few images it rests, and why it may be too good."""
     from procrustean.records.several_runs import measured_by
-    from procrustean.report.uncertainty import interval_text
+    from procrustean.report.own_image_tables import interval_text
 
     measures = record.image_measures
     if measures is None:
@@ -142,11 +126,7 @@ def headline_lines(record: RunRecord, kept: Path) -> list[str]:
 
 
 def class_table(record: RunRecord) -> Table:
-    """Training and test images, recall and precision of every class after the last epoch, of many the worst.
-
-    Args:
-        record: of the run.
-    """
+    """Training and test images, recall and precision of every class after the last epoch, of many the worst."""
     from procrustean.records.groups import Group
     from procrustean.records.run_record import Result
     from procrustean.report.class_tables import by_class
@@ -161,12 +141,7 @@ def class_table(record: RunRecord) -> Table:
 
 
 def next_commands(run: Path, *, calibrated: bool) -> str:
-    """What one does with a trained network.
-
-    Args:
-        run: its folder, or that of a comparison.
-        calibrated: whether there were held-out images, which thresholds are counted on.
-    """
+    """What one does with a trained network."""
     commands = [command_text("report", run), command_text("predict", run, "IMAGES", "--output", "predictions.csv")]
     if calibrated:
         commands.append(command_text("thresholds", run, "--precision", 0.95))

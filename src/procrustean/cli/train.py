@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-import tyro
-
+from procrustean.base.console import write_result
+from procrustean.base.progress import reporting
 from procrustean.cli.config_file import ConfigCommand, refuse_unnamed
+from procrustean.cli.given_runs import check_own_names, use_own_files
+from procrustean.cli.results import show, show_folds, show_own
+from procrustean.cli.values import OwnMethod, OwnNet, Quiet, RunArgument, SourceArgument
 from procrustean.records.run_spec import RunSpec
 
 
@@ -19,7 +21,7 @@ class Train(ConfigCommand):
     Example: procrustean train cifar10 --imbalance step --rho 100 --method mfw --drw --seed 0
     """
 
-    source: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SOURCE")]
+    source: SourceArgument
     """Data set: a name of `procrustean list sources`, a folder of images (one folder per class), a .csv, .parquet or
     .npz file."""
     method: str = "advised"
@@ -32,16 +34,10 @@ class Train(ConfigCommand):
     """What training may take, trials of several ways to train photographs included, or --method auto; default 30."""
     folds: int | None = None
     """Test every image of your own once, by a network that was not trained on it, then train on all of them: 5."""
-    config: Path | None = None
-    """YAML file with settings; flags override it."""
     dry_run: bool = False
     """Print all settings as YAML, and the method and recipe they resolve to as comments, then stop."""
     log: Literal["tensorboard", "wandb", "trackio"] | None = None
     """Also log the numbers of every epoch to one of these; each needs its package."""
-    allow_code: tuple[str, ...] = ()
-    """Files of methods and networks of your own that --config may name: FILE.py ... Read them first: they are run."""
-    quiet: bool = False
-    """No progress."""
 
     def run_config(self) -> RunSpec:
         """The settings without the command's own flags."""
@@ -49,8 +45,6 @@ class Train(ConfigCommand):
 
     def run(self) -> int:
         config = self.run_config()
-        from procrustean.base.console import write_result
-        from procrustean.base.progress import reporting
 
         if self.dry_run:
             from procrustean.cli.printed_settings import settings_text
@@ -58,7 +52,6 @@ class Train(ConfigCommand):
             write_result(settings_text(config, minutes=self.minutes))
             return 0
         refuse_unnamed([config])
-        from procrustean.cli.results import show, show_folds, show_own
         from procrustean.runs.train_api import fit
 
         with reporting(quiet=self.quiet) as reporter:
@@ -80,23 +73,17 @@ class Resume:
     Its result is the one it would have had.
     """
 
-    run_dir: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+    run_dir: RunArgument
     """Folder of the run."""
-    method: str | None = None
-    """The file of its method, if it is one of your own: FILE.py. It has to be what it was."""
-    net: str | None = None
-    """The file of its network, likewise."""
+    method: OwnMethod = None
+    net: OwnNet = None
     source: str | None = None
     """Where the images of the run are now, if they have moved. They have to be the same ones."""
     log: Literal["tensorboard", "wandb", "trackio"] | None = None
     """Also log the numbers of every epoch to one of these; each needs its package."""
-    quiet: bool = False
-    """No progress."""
+    quiet: Quiet = False
 
     def run(self) -> int:
-        from procrustean.base.progress import reporting
-        from procrustean.cli.given_runs import check_own_names, use_own_files
-        from procrustean.cli.results import show, show_own
         from procrustean.runs.train_api import resume
 
         use_own_files(self.method, self.net)

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import tyro
 
+from procrustean.base.console import number_of, write_result
+from procrustean.base.progress import reporting
+from procrustean.base.table_formats import Cell, Table, table_of
 from procrustean.cli.config_file import ConfigCommand, refuse_unnamed
+from procrustean.cli.given_runs import finished_results
 from procrustean.cli.outputs import check_folder
+from procrustean.cli.results import comparisons_of
+from procrustean.cli.values import Minutes, SourceArgument, Width
 from procrustean.records.run_spec import RunSpec
 
 if TYPE_CHECKING:
-    from procrustean.base.table_formats import Table
     from procrustean.runs.option_spaces import Space
     from procrustean.runs.tuning import Tuned
 
@@ -27,7 +32,7 @@ class Tune(ConfigCommand):
     Example: procrustean tune cifar10 --imbalance step --rho 100 --method mfw --over alpha=0.1,0.2,0.5,1,5
     """
 
-    source: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SOURCE")]
+    source: SourceArgument
     """Data set: digits, cifar10, cifar100, an .npz file, or a folder of images (one folder per class)."""
     hold_out: float | None = None
     """Training images per class that decide, or below 1 their share, and are not trained on while they do; 0: the
@@ -43,27 +48,15 @@ class Tune(ConfigCommand):
     """Candidates that Optuna suggests, instead of the whole grid; needs procrustean[tune]."""
     final_seeds: int = 1
     """Training seeds on all images with the chosen options; 0 stops after the choice."""
-    minutes: float | None = None
-    """Stop after so many minutes with everything saved; the same command goes on later."""
-    width: int | None = None
-    """Most runs at a time; default 8 on a GPU, 1 on a CPU."""
+    minutes: Minutes = None
+    width: Width = None
     output: Path = Path("runs/tune")
     """Folder of the runs and of tuning.json; it holds one search."""
     run_dir: tyro.conf.Suppress[Path | None] = None
-    config: Path | None = None
-    """YAML file with settings; flags override it."""
     dry_run: bool = False
     """Print the settings that all candidates share as YAML, and what would be tried as comments, then stop."""
-    allow_code: tuple[str, ...] = ()
-    """Files of methods and networks of your own that --config may name: FILE.py ... Read them first: they are run."""
-    quiet: bool = False
-    """No progress."""
 
     def run(self) -> int:
-        from procrustean.base.console import write_result
-        from procrustean.base.progress import reporting
-        from procrustean.cli.given_runs import finished_results
-        from procrustean.cli.results import comparisons_of
         from procrustean.runs.choosing import options_text
         from procrustean.runs.option_spaces import default_space, read_space
         from procrustean.runs.preparing import recipe_of
@@ -117,14 +110,12 @@ class Tune(ConfigCommand):
             suggested = f"{self.trials} candidates, suggested by Optuna and judged on {judges}{seeds}, from:"
             lines = [suggested, *space_texts(space)]
         if self.final_seeds:
-            number = f"{self.final_seeds} training seed{'s' * (self.final_seeds > 1)}"
+            number = number_of(self.final_seeds, "training seed")
             lines.append(f"Then, with the best of them: all training images of {self.source}, hold_out 0, {number}")
         return "".join(f"# {line}\n" for line in lines)
 
 
 def _table(tuned: Tuned, chosen_on: str | None) -> Table:
-    from procrustean.base.table_formats import Cell, Column, Table
-
     assert tuned.choice is not None
     rows = []
     for score in tuned.scores:
@@ -132,12 +123,7 @@ def _table(tuned: Tuned, chosen_on: str | None) -> Table:
         if score.failed:
             numbers = ("failed", "failed", str(score.seeds))
         best = score is tuned.choice.best
-        rows.append((Cell(score.name, best=best), *(Cell(text, best=best) for text in numbers)))
-    columns = (
-        Column("options", "options", numeric=False),
-        Column("last", "last epoch"),
-        Column("tail", "last tenth"),
-        Column("seeds", "seeds"),
-    )
+        rows.append([Cell(text, best=best) for text in (score.name, *numbers)])
     images = f"{tuned.choice.images} held-out images" + ("" if chosen_on is None else f" of {chosen_on}")
-    return Table(f"Balanced accuracy in % on {images}", columns, tuple(rows))
+    headings = {"options": "options", "last": "last epoch", "tail": "last tenth", "seeds": "seeds"}
+    return table_of(f"Balanced accuracy in % on {images}", headings, rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
@@ -19,6 +20,28 @@ from tyro.constructors import (
 from procrustean.base.errors import suggestion
 from procrustean.base.yaml_files import parse_yaml
 from procrustean.records.setting_types import VALUES_ALSO_CALLED
+
+#: Arguments of commands: a run, several of them, a source of images, a name that may be left out.
+RunArgument = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+RunArguments = Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN [RUN ...]")]
+SourceArgument = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SOURCE")]
+OptionalName = Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="[NAME]")]
+#: Flags of several commands.
+Quiet = Annotated[bool, tyro.conf.arg(help="No progress.")]
+DataDir = Annotated[
+    Path | None,
+    tyro.conf.arg(help="Where data sets are found or downloaded to; default $PROCRUSTEAN_DATA or the user's cache."),
+]
+OwnMethod = Annotated[
+    str | None,
+    tyro.conf.arg(help="The file of its method, if it is one of your own: FILE.py. It has to be what it was."),
+]
+OwnNet = Annotated[str | None, tyro.conf.arg(help="The file of its network, likewise.")]
+Width = Annotated[int | None, tyro.conf.arg(help="Most runs at a time; default 8 on a GPU, 1 on a CPU.")]
+Minutes = Annotated[
+    float | None,
+    tyro.conf.arg(help="Stop after so many minutes with everything saved; the same command goes on later."),
+]
 
 Spec = PrimitiveConstructorSpec[Any]
 
@@ -41,8 +64,13 @@ def value_rules(*, offered: bool = False) -> ConstructorRegistry:
     return registry
 
 
+def _default_text(default: str) -> str:
+    """What the help says of a default; nothing of flags that have none, or are off."""
+    return "" if default in ("", "False") else f"(default: {default})"
+
+
 class _Command:
-    """A command as tyro reads it, but with no word about defaults in the help of flags that have none."""
+    """A command as tyro reads it, with our words about defaults."""
 
     def __init__(self) -> None:
         self._asked = False
@@ -55,7 +83,7 @@ class _Command:
         self._asked = False
         if not isinstance(spec, StructConstructorSpec):
             return None
-        hint = tyro.conf.arg(help_behavior_hint=lambda default: default and f"(default: {default})")
+        hint = tyro.conf.arg(help_behavior_hint=_default_text)
         return replace(spec, fields=tuple(replace(f, type=cast(Any, Annotated[f.type, hint])) for f in spec.fields))
 
 
@@ -91,8 +119,8 @@ def _choice(info: PrimitiveTypeInfo) -> Spec | None:
             if name.replace("_", "-") == given.replace("_", "-"):
                 return str(name)
         other = VALUES_ALSO_CALLED.get(given.lower(), given)
-        near = suggestion(other if other in names else given, names, limit=1)  # all are listed before it
-        raise ValueError(f"{given!r} received; it has to be one of {', '.join(names)}" + f". {near}" * bool(near))
+        near = suggestion(other if other in names else given, names, limit=1)
+        raise ValueError(" ".join(filter(None, (f"{given!r} received.", near, f"Accepted: {', '.join(names)}"))))
 
     return PrimitiveConstructorSpec(
         nargs=1,

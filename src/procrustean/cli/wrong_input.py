@@ -29,12 +29,7 @@ _COLOUR, _RULE = re.compile(r"\x1b\[[\d;]*m"), re.compile(r"[-─]{4,}")
 
 
 def refuse_command(words: Sequence[str], known: Mapping[str, Sequence[str]]) -> NoReturn:
-    """ConfigError for a command that there is not.
-
-    Args:
-        words: the command line up to the word that is not known.
-        known: the words of every command by its last one.
-    """
+    """ConfigError for a command that there is not."""
     near = get_close_matches(words[-1], known, n=1)
     start = " ".join(["procrustean", *words[:-1]])
     advice = f"Did you mean `{' '.join(['procrustean', *known[near[0]]])}`?" if near else f"{start} --help lists them"
@@ -42,14 +37,7 @@ def refuse_command(words: Sequence[str], known: Mapping[str, Sequence[str]]) -> 
 
 
 def read(kind: type, path: Sequence[str], arguments: Sequence[str], **default: Any) -> Any:
-    """A command with the flags that were given.
-
-    Args:
-        kind: its class.
-        path: its words.
-        arguments: what follows them.
-        default: the command with the settings of a file, where there is one.
-    """
+    """A command with the flags that were given."""
     program = " ".join(["procrustean", *path])
     # Before the values are read: what follows an unknown flag would be taken for something else.
     for word in filter(_FLAG.fullmatch, arguments):

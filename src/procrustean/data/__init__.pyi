@@ -14,8 +14,8 @@ from .recipes import recipe_for as recipe_for
 from .recipes import step_rates as step_rates
 from .set_aside import HoldOut as HoldOut
 from .set_aside import hold_out as hold_out
+from .sets.data_set_table import all_sets as all_sets
 from .sets.official_files import OfficialFiles as OfficialFiles
-from .sets.prepared import Prepared as Prepared
-from .sets.table import all_sets as all_sets
+from .sets.prepared_files import Prepared as Prepared
 from .sources import describe_sources as describe_sources
 from .sources import load_source as load_source

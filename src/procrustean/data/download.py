@@ -62,7 +62,7 @@ def download(
     part = target.with_name(target.name + ".part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with one_process_at_a_time(target.parent, say):
+        with in_turn(target.parent, lambda: say(f"waiting for another download into {target.parent}")):
             if not (target.exists() and wanted.fits(wanted.of(target))):
                 _complete(part, url, wanted, max_bytes, say, pause_seconds)
                 part.replace(target)
@@ -188,13 +188,6 @@ def _size(path: Path) -> int:
 def _secure(url: str) -> bool:
     parts = urlsplit(url)
     return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOCAL)
-
-
-@contextmanager
-def one_process_at_a_time(folder: Path, say: Say) -> Iterator[None]:
-    """Runs started side by side must not write the same part."""
-    with in_turn(folder, lambda: say(f"waiting for another download into {folder}")):
-        yield
 
 
 class _Limited:

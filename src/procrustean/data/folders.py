@@ -8,42 +8,29 @@ from dataclasses import replace
 from pathlib import Path
 
 from procrustean.base.errors import DataError
-from procrustean.data.grouping import PARENT, path_below
 from procrustean.data.image_files import SUFFIXES, ImageFile, Problems
-from procrustean.data.image_lists import (
-    EMPTY_CLASS,
-    NESTED,
-    OUTSIDE,
-    SPLIT_NAMES,
-    OnBadImage,
-    check_classes,
-    composed,
-    not_trained,
-    refuse,
-)
-from procrustean.data.tables import check_rows, has_splits, list_table
+from procrustean.data.image_groups import PARENT, path_below
+from procrustean.data.image_lists import EMPTY_CLASS, NESTED, OUTSIDE, SPLIT_NAMES, Found, composed
+from procrustean.data.tables import has_splits, list_table
 
 LAYOUT = "the layout is FOLDER/class/image or FOLDER/train/class/image"
 LEFTOVERS = {"thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r", "__macosx"}  # of file managers, lower case
 
 
-def list_folder(
-    root: Path, bad: Problems, named: set[str], on_bad_image: OnBadImage = "error", group: str | None = None
-) -> list[ImageFile]:
-    """Every file of `root/class/*` or `root/{train,val,test}/class/*`, sorted; what lies elsewhere goes to `bad`.
+def list_folder(root: Path, group: str | None = None) -> Found:
+    """Every file of `root/class/*` or `root/{train,val,test}/class/*`, sorted.
 
-    Where the folder of a file is its group, files of `class/group/*` are images of the class too.
-
-    The splits that there are folders of, even empty ones, are added to `named`.
-
-    Hidden files and leftovers of file managers (Thumbs.db ...) are passed over. Empty folders and classes without
-    training images go to `bad` too, so that they are named together with what is wrong with the files; fewer than two
-    classes are refused at once, unless what cannot be used is to be left out.
+    Where the folder of a file is its group, files of `class/group/*` are images of the class too. Hidden files and
+    leftovers of file managers (Thumbs.db ...) are passed over; what else lies elsewhere, and empty folders, are bad.
     """
     files: list[ImageFile] = []
+    bad: Problems = {}
     nested: list[Path] = []
     splits = _split_folders(root, bad)
-    named.update(splits)
+
+    def add(path: Path, split: str, label: str) -> None:
+        files.append(ImageFile(str(path.relative_to(root)), path, split, composed(label)))
+
     for split, folder in splits.items():
         for class_folder in _folders(folder, root, bad):
             entries = entries_of(class_folder)
@@ -51,13 +38,10 @@ def list_folder(
                 bad[str(class_folder.relative_to(root))] = EMPTY_CLASS
             for path in entries:
                 if path.is_file():
-                    files.append(ImageFile(str(path.relative_to(root)), path, split, composed(class_folder.name)))
+                    add(path, split, class_folder.name)
                 elif path.is_dir() and group == PARENT:
-                    files += [
-                        ImageFile(str(inner.relative_to(root)), inner, split, composed(class_folder.name))
-                        for inner in entries_of(path)
-                        if inner.is_file()
-                    ]
+                    for inner in filter(Path.is_file, entries_of(path)):
+                        add(inner, split, class_folder.name)
                 elif path.is_dir():
                     nested.append(path)
                     bad[str(path.relative_to(root))] = NESTED
@@ -67,21 +51,7 @@ def list_folder(
         raise DataError(
             f"{root}: no images of two classes where they are looked for, but folders such as {nested[0]}; {LAYOUT}"
         )
-    if on_bad_image == "skip":
-        return files
-    bad.update(_untrained(files))
-    if len({file.label for file in files}) < 2:
-        refuse(bad, str(root))
-        check_classes(files, str(root), hint=LAYOUT)
-    return files
-
-
-def _untrained(files: list[ImageFile]) -> Problems:
-    """Classes that are tested but not trained on."""
-    trained = {file.label for file in files if file.split == "train"}
-    tested = {file.label for file in files if file.split != "train"}
-    folders = {str(Path(file.name).parent): file for file in files if file.label not in trained and trained}
-    return {name: not_trained(file.label, file.split, trained - tested) for name, file in folders.items()}
+    return Found(files, bad, set(splits))
 
 
 def _split_folders(root: Path, bad: Problems) -> dict[str, Path]:
@@ -118,20 +88,6 @@ def _folders(parent: Path, root: Path, bad: Problems) -> list[Path]:
     return [path for path in entries if path.is_dir()]
 
 
-def hidden_folders(root: Path) -> list[str]:
-    """Folders of images whose names begin with a dot, which are passed over: in the root, and among its classes."""
-    below = [root, *(path for path in _seen(root) if path.is_dir() and path.name.lower() in SPLIT_NAMES)]
-    hidden = [path for folder in below for path in _seen(folder) if path.name.startswith(".") and path.is_dir()]
-    return [str(path.relative_to(root)) for path in hidden if any(map(_looks_like_an_image, path.rglob("*")))]
-
-
-def _seen(folder: Path) -> list[Path]:
-    try:
-        return sorted(folder.iterdir(), key=lambda path: path.name)
-    except OSError:
-        return []  # listing the images says so
-
-
 def _looks_like_an_image(path: Path) -> bool:
     return path.suffix.lower() in SUFFIXES
 
@@ -155,30 +111,25 @@ def labels_of(folder: Path) -> Path | None:
     return table if table.is_file() else None
 
 
-def list_labelled(
-    root: Path, bad: Problems, named: set[str], on_bad_image: OnBadImage = "error", group: str | None = None
-) -> list[ImageFile]:
-    """The images that `root/labels.csv` names, as `list_table`; images that it does not name go to `bad`.
+def list_labelled(root: Path, group: str | None = None) -> Found:
+    """The images that `root/labels.csv` names, as `list_table`; those that it does not name are bad.
 
     Without a column of splits, folders of the usual names are the splits. An image in a folder called like another
-    class goes to `bad` too: one of both labels is wrong.
+    class is bad too: one of both labels is wrong.
     """
-    table, splits = root / LABELS, set[str]()
-    files = list_table(table, bad, splits, "skip", group)
+    table = root / LABELS
+    found = list_table(table, group)
+    files, bad, named = found.files, found.bad, found.named
     if not has_splits(table):
         files = _split_by_folder(files, root)
-        splits = {file.split for file in files}
-    named |= splits
+        named = {file.split for file in files}
     listed, classes = {path_below(file, root) for file in files}, {file.label for file in files}
     for file in files:
         folder = Path(path_below(file, root)).parent.name
         if folder in classes and folder != file.label:
             bad[file.name] = f"labelled {file.label}, but in the folder {folder}"
     bad.update(dict.fromkeys((path for path in _images_below(root) if path not in listed), NOT_LISTED))
-    files = [file for file in files if file.name not in bad]
-    if on_bad_image == "error":
-        check_rows(files, bad, str(root))
-    return files
+    return Found([file for file in files if file.name not in bad], bad, named)
 
 
 def _split_by_folder(files: Sequence[ImageFile], root: Path) -> list[ImageFile]:

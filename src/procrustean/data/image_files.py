@@ -9,12 +9,11 @@ import hashlib
 import io
 import re
 import threading
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -23,9 +22,10 @@ from typing import TypeVar
 import numpy as np
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
-from procrustean.base.errors import ConfigError, DataError
+from procrustean.base.errors import ConfigError
 from procrustean.base.machine import free_memory
 from procrustean.base.optional_libraries import installing
+from procrustean.base.progress import Headway
 from procrustean.data.imageset import Images
 
 #: The format whose 16-bit pixels Pillow hands out as 32-bit ones, from 0 to 65535.
@@ -49,10 +49,8 @@ OTHER_FORMATS = (
 BYTES_PER_PIXEL, SHARE = 12, 8
 #: 16-bit images that use no more bits than this are dark when they are cut to the upper eight.
 MOST_BITS = 14
-#: Decoded images are copied once when they are split into sets and once more when some are held out.
-COPIES = 3
-#: Files that a thread takes at a time, and seconds between two reports of how many are read.
-MOST_IN_TURN, TOLD_EVERY = 64, 0.5
+#: Files that a thread takes at a time.
+MOST_IN_TURN = 16
 
 
 class Unsupported(ValueError):
@@ -110,7 +108,7 @@ def headers(files: Sequence[ImageFile], bad: Problems, progress: Progress = unto
         except Exception as error:  # decoders raise nearly anything on damaged files
             return reason(files[row].content, error)
 
-    with _bombs_refused(), ThreadPoolExecutor() as pool:
+    with _readers() as pool:
         read_ones = list(_in_turn(pool, read, range(len(files)), "looking at images", progress))
     bad.update({file.name: one for file, one in zip(files, read_ones, strict=True) if isinstance(one, str)})
     return {file.name: one for file, one in zip(files, read_ones, strict=True) if isinstance(one, Header)}
@@ -123,17 +121,14 @@ def _header(image: Image.Image) -> Header:
 def _in_turn(
     pool: ThreadPoolExecutor, work: Callable[[int], T], rows: Sequence[int], what: str, progress: Progress
 ) -> Iterator[T]:
-    """What is made of each row, in order; from a second on, how far it is is told."""
+    """What is made of each row, in order."""
     # Several rows at a time: of a hundred thousand, the pool's own notes would take more than small images do.
     step = max(1, min(MOST_IN_TURN, len(rows) // (4 * pool._max_workers)))
     parts = [rows[start : start + step] for start in range(0, len(rows), step)]
-    done, told, due = 0, False, time.monotonic() + 1
+    headway = Headway(progress, what, len(rows))
     for made in pool.map(lambda part: [work(row) for row in part], parts):
         yield from made
-        done += len(made)
-        if time.monotonic() >= due or (told and done == len(rows)):
-            told, due = True, time.monotonic() + TOLD_EVERY
-            progress(what, done, len(rows))
+        headway.done(len(made))
 
 
 def _taken(image: Image.Image) -> float | None:
@@ -167,56 +162,56 @@ def common_size(files: Sequence[ImageFile], found: Mapping[str, Header], asked: 
     return DEFAULT_SIZE, [f"images are not of one square size: resized to {DEFAULT_SIZE}x{DEFAULT_SIZE}"]
 
 
-def decoded(
-    files: Sequence[ImageFile],
-    shape: tuple[int, int, int],
-    bad: Problems,
-    depth: BitDepth | None = None,
-    notes: Notes | None = None,
-    progress: Progress = untold,
-) -> Images:
-    """All files in one shape (height, width, channels), uint8 [N, *shape]; those in `bad` are black.
-
-    Args:
-        files: the images.
-        shape: that they get.
-        bad: what cannot be used, and takes what cannot be decoded.
-        depth: notes how many bits are used.
-        notes: takes what else each file tells while it is open.
-        progress: told how many are decoded.
-    """
-    _refuse_too_much(len(files), shape)
+def decoded(files: Sequence[ImageFile], shape: tuple[int, int, int], bad: Problems) -> Images:
+    """All files in one shape (height, width, channels), uint8 [N, *shape]; those in `bad` are black."""
     pixels = np.zeros((len(files), *shape), np.uint8)
-    good = [row for row, file in enumerate(files) if file.name not in bad]
-    with _bombs_refused(), ThreadPoolExecutor() as pool:
-        large = LargeImages(pool._max_workers)
-        what = f"reading images, {shape[1]} x {shape[0]}"
-        problems = _in_turn(
-            pool, lambda row: _decode(files[row], pixels[row], large, depth, notes), good, what, progress
-        )
-        bad.update({files[row].name: problem for row, problem in zip(good, problems, strict=True) if problem})
+    decode_into(pixels, files, bad)
     return pixels
 
 
-@dataclass(frozen=True)
+def decode_into(
+    pixels: Images,
+    files: Sequence[ImageFile],
+    bad: Problems,
+    notes: Notes | None = None,
+    progress: Progress = untold,
+) -> None:
+    """Write the pixels of all files that are not in `bad`.
+
+    Args:
+        pixels: where to, [N, height, width, channels]; the size that they get.
+        files: the images.
+        bad: what cannot be used, and takes what cannot be decoded.
+        notes: takes what each file tells while it is open.
+        progress: told how many are decoded.
+    """
+    good = [row for row, file in enumerate(files) if file.name not in bad]
+    with _readers() as pool:
+        large = LargeImages(pool._max_workers)
+        what = f"reading images, {pixels.shape[2]} x {pixels.shape[1]}"
+        problems = _in_turn(pool, lambda row: _decode(files[row], pixels[row], large, notes), good, what, progress)
+        bad.update({files[row].name: problem for row, problem in zip(good, problems, strict=True) if problem})
+
+
 class Notes:
-    """What files tell of themselves while they are decoded, by their names."""
+    """What files tell of themselves while they are decoded, by several threads.
 
-    headers: dict[str, Header] = field(default_factory=dict)  # of damaged ones too
-    digests: dict[str, str] = field(default_factory=dict)  # sha256 (hex) of all pixels, upright and in colour
+    The 16-bit images of X-ray and microscope cameras often use the lower bits alone: cut to the upper eight, they are
+    dark.
 
-
-class BitDepth:
-    """How many bits the 16-bit images of a set use, gathered while they are decoded, by several threads.
-
-    Those of X-ray and microscope cameras often use the lower ones alone: cut to the upper eight, they are dark.
+    Args:
+        of_all: whether to note headers and digests, too.
     """
 
-    def __init__(self) -> None:
-        self._highest: list[float] = []  # value of each 16-bit image
+    def __init__(self, *, of_all: bool = False) -> None:
+        self.headers: dict[str, Header] = {}  # by name, of damaged files too
+        self.digests: dict[str, str] = {}  # sha256 (hex) of all pixels, upright and in colour
+        self._of_all, self._highest = of_all, list[float]()  # value of each 16-bit image
 
-    def look_at(self, image: Image.Image) -> None:
+    def opened(self, file: ImageFile, image: Image.Image) -> None:
         """Note an image that has been opened and not been decoded yet."""
+        if self._of_all:
+            self.headers[file.name] = _header(image)
         if is_16_bit_grey(image):
             self._highest.append(float(image.getextrema()[1]))  # type: ignore[arg-type]
         # Of colours Pillow keeps the upper eight bits; how they are packed in the file tells that there were more.
@@ -224,7 +219,14 @@ class BitDepth:
             bands = zip(image.getbands(), image.getextrema(), strict=True)
             self._highest.append(256 * max(high for band, (_, high) in bands if band != "A") + 255)  # type: ignore[misc,has-type]
 
-    def text(self) -> str:
+    def decoded(self, file: ImageFile, upright: Image.Image) -> None:
+        """Note an image with all its pixels."""
+        if self._of_all:
+            digest = hashlib.sha256(upright.tobytes())
+            digest.update(repr(upright.size).encode())
+            self.digests[file.name] = digest.hexdigest()
+
+    def too_few_bits(self) -> str:
         """What to do if the images use few of their bits; empty if there is nothing to do."""
         highest = int(max(self._highest, default=0))
         bits = highest.bit_length()
@@ -302,17 +304,6 @@ def _other_format(content: Path | bytes) -> str:
     return next((name for beginning, name in OTHER_FORMATS if beginning.match(content)), "")
 
 
-def _refuse_too_much(images: int, shape: tuple[int, int, int]) -> None:
-    """DataError for images that the memory does not hold, before it is taken."""
-    height, width, channels = shape
-    needed, free = COPIES * images * height * width * channels, free_memory()
-    if needed > free:
-        raise DataError(
-            f"{images} images of {width} x {height} pixels take {needed / 1e9:.3g} GB, copies included, and "
-            f"{free / 1e9:.3g} GB of memory are free; choose a smaller --image-size, or fewer images"
-        )
-
-
 class LargeImages:
     """Large images wait for one another, so that the memory holds what is decoded at a time; small ones never do."""
 
@@ -324,19 +315,15 @@ class LargeImages:
         return self._one if image.width * image.height > self._pixels else nullcontext()
 
 
-def _decode(file: ImageFile, out: Images, large: LargeImages, depth: BitDepth | None, notes: Notes | None) -> str:
+def _decode(file: ImageFile, out: Images, large: LargeImages, notes: Notes | None) -> str:
     """Write the image into `out`; the answer is the problem, empty when there is none."""
     try:
         with file.open() as image, large.turn_of(image):
             if notes is not None:
-                notes.headers[file.name] = _header(image)
-            if depth is not None:
-                depth.look_at(image)
+                notes.opened(file, image)
             whole = upright_image(image, out.shape[2])
             if notes is not None:
-                digest = hashlib.sha256(whole.tobytes())
-                digest.update(repr(whole.size).encode())
-                notes.digests[file.name] = digest.hexdigest()
+                notes.decoded(file, whole)
             out[:] = resized(whole, out.shape)
     except Exception as error:  # decoders raise nearly anything on damaged files
         return reason(file.content, error)
@@ -361,7 +348,12 @@ def _heic() -> tuple[str, ...]:
 
 
 @contextmanager
-def _bombs_refused() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", Image.DecompressionBombWarning)
-        yield
+def _readers() -> Iterator[ThreadPoolExecutor]:
+    """Threads that refuse decompression bombs; what has not begun when an error ends the work is dropped."""
+    pool = ThreadPoolExecutor()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)

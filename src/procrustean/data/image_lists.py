@@ -18,19 +18,18 @@ from procrustean.data.image_files import (
     EMPTY_FILE,
     NOT_AN_IMAGE,
     SUFFIXES,
-    BitDepth,
     Header,
     ImageFile,
     Notes,
     Problems,
     Progress,
     common_size,
-    decoded,
+    decode_into,
     headers,
     untold,
 )
-from procrustean.data.imageset import Images, ImageSet, Splits
-from procrustean.data.likely_groups import LikelyGroups, likely_groups
+from procrustean.data.image_groups import LikelyGroups, likely_groups
+from procrustean.data.imageset import Images, ImageSet, Splits, StoredImages, room_for
 from procrustean.data.set_aside import set_aside_test
 
 #: How many are named by training, which refuses them, and by `procrustean inspect`, which is there to find them.
@@ -39,7 +38,6 @@ OUTSIDE = "not inside a class folder"
 #: What is wrong with a folder; everything else is wrong with files.
 EMPTY_CLASS = "class folder without images"
 NESTED = "a folder inside a class folder; --group parent takes such folders for groups"
-NOT_TRAINED = "but not in the train split"  # of a class that is tested
 #: How tables call images that they hold themselves.
 _ROW = re.compile(r"(\S+ )?row \d+")
 
@@ -66,7 +64,7 @@ def counted(bad: Problems) -> str:
     >>> counted({"cat/1.png": "not an image", "cat/2.png": "empty file", "dog": EMPTY_CLASS})
     '2 files and 1 folder'
     """
-    folders = sum(any(what in why for what in (EMPTY_CLASS, NESTED, NOT_TRAINED)) for why in bad.values())
+    folders = sum(why in (EMPTY_CLASS, NESTED) for why in bad.values())
     numbers = {"file": len(bad) - folders, "folder": folders}
     return " and ".join(f"{number} {what}{'s' * (number > 1)}" for what, number in numbers.items() if number)
 
@@ -141,6 +139,15 @@ def composed(name: str) -> str:
 
 
 @dataclass(frozen=True)
+class Found:
+    """What there is in a folder or a table."""
+
+    files: list[ImageFile]
+    bad: Problems
+    named: set[str]  # splits of which there is a folder or a row, with an image or without
+
+
+@dataclass(frozen=True)
 class FileListing:
     """Images of a source that are not decoded yet: their files, what their headers say, and what is wrong so far."""
 
@@ -152,7 +159,6 @@ class FileListing:
     named: Collection[str] = ()  # splits of which the source has a folder or a row, with an image or without
     columns: Sequence[str] = ()  # of a table
     likely: LikelyGroups | None = None  # by a column of the table
-    hidden: Sequence[str] = ()  # folders of images that are passed over for the dot in their names
     known: Mapping[str, Header] | None = None  # headers, where the files have been opened already
     progress: Progress = untold  # told how many files are read
 
@@ -161,15 +167,15 @@ class FileListing:
         """By the name of the file; files without one go to `bad`."""
         return headers(self.files, self.bad, self.progress) if self.known is None else self.known
 
-    def read(self, side: int, bad: Problems, depth: BitDepth) -> tuple[FileListing, Images, dict[str, str]]:
-        """All images, small and square, each file opened once: the listing with headers, pixels, digests.
+    def read(self, side: int, bad: Problems) -> tuple[FileListing, Images | StoredImages, Notes]:
+        """All images, small and square, each file opened once: the listing with headers, pixels, what was noted.
 
         Files that cannot be used go to `bad`, and those without a header to that of the listing, too.
         """
-        notes = Notes()
-        pixels = decoded(self.files, (side, side, 3), bad, depth, notes, self.progress)
+        notes = Notes(of_all=True)
+        pixels = self._pixels(self.files, side, bad, notes)
         unopened = {file.name: bad[file.name] for file in self.files if file.name not in notes.headers}
-        return replace(self, bad={**self.bad, **unopened}, known=notes.headers), pixels, notes.digests
+        return replace(self, bad={**self.bad, **unopened}, known=notes.headers), pixels, notes
 
     def load(self, image_size: int | None = None) -> Splits:
         """Decode the images; without test images a fifth of each class is set aside.
@@ -181,8 +187,8 @@ class FileListing:
         size, notes = common_size(self.files, self.headers, image_size)
         bad = dict(self.bad)
         readable = [file for file in self.files if file.name in self.headers]
-        depth = BitDepth()
-        pixels = decoded(readable, (size, size, 3), bad, depth, progress=self.progress)
+        seen = Notes()
+        pixels = self._pixels(readable, size, bad, seen)
         if self.on_bad_image == "error":
             refuse(bad, self.where)
         good = [row for row, file in enumerate(readable) if file.name not in bad]
@@ -194,9 +200,7 @@ class FileListing:
             pixels = chosen(pixels, good)
         if moving := sum(self.headers[file.name].frames > 1 for file in kept):
             notes.append(f"{moving} image{'s' * (moving > 1)} with several frames or pages: the first one is used")
-        if self.hidden:
-            notes.append(self.hidden_text())
-        shallow = depth.text()
+        shallow = seen.too_few_bits()
         if not shallow:
             return self.in_splits(kept, pixels, notes)
         try:
@@ -205,11 +209,12 @@ class FileListing:
             raise DataError(f"{error}\n{shallow}") from error
         return replace(splits, note=f"{splits.note}\nwarning: {shallow}".lstrip())
 
-    def hidden_text(self) -> str:
-        """Which folders of images are passed over."""
-        return f"passed over, since the name begins with a dot: {', '.join(self.hidden)}; rename what is to be used"
+    def _pixels(self, files: Sequence[ImageFile], side: int, bad: Problems, notes: Notes) -> Images | StoredImages:
+        pixels = room_for((len(files), side, side, 3))
+        decode_into(pixels, files, bad, notes, self.progress)
+        return StoredImages(pixels) if isinstance(pixels, np.memmap) else pixels
 
-    def in_splits(self, kept: Sequence[ImageFile], pixels: Images, notes: Sequence[str] = ()) -> Splits:
+    def in_splits(self, kept: Sequence[ImageFile], pixels: Images | StoredImages, notes: Sequence[str] = ()) -> Splits:
         """The splits of decoded images of this listing, a test set set aside if none was given.
 
         Args:
@@ -237,20 +242,17 @@ class FileListing:
             )
 
 
-def not_trained(label: str, split: str, only_trained: Collection[str]) -> str:
-    """What to say of a class that is tested but not trained on; it may be spelt otherwise there."""
-    near = suggestion(label, only_trained, limit=1)
-    text = f"class {label!r} is in the {split} split {NOT_TRAINED}; add training images or remove it"
-    return f"{text}. {near}" if near else text
-
-
 def check_classes(files: Sequence[ImageFile], where: str, hint: str = "add some") -> None:
     """DataError for fewer than two classes, or classes that are tested but not trained on."""
     classes = {split: {file.label for file in files if file.split == split} for split in SPLIT_NAMES.values()}
     for split in ("test", "val"):
         extra = sorted(classes[split] - classes["train"])
         if extra and classes["train"]:
-            raise DataError(f"{where}: {not_trained(extra[0], split, classes['train'] - classes[split])}")
+            near = suggestion(extra[0], classes["train"] - classes[split], limit=1)  # it may be spelt otherwise there
+            raise DataError(
+                f"{where}: class {extra[0]!r} is in the {split} split but not in the train split; add training images "
+                f"or remove it{f'. {near}' if near else ''}"
+            )
     if len(classes["train"]) < 2:
         raise DataError(
             f"{where}: at least two classes with training images are needed, found {len(classes['train'])}; {hint}"
@@ -267,12 +269,17 @@ def _told(bad: Problems, left_out: Sequence[str]) -> str:
     return "; ".join([*parts, "classes counted again"])
 
 
-def chosen(pixels: Images, rows: Sequence[int]) -> Images:
+def chosen(pixels: Images | StoredImages, rows: Sequence[int]) -> Images | StoredImages:
     """Some images, in their order; all of them are not copied."""
-    return pixels if len(rows) == len(pixels) else pixels[rows]
+    if len(rows) == len(pixels):
+        return pixels
+    places = np.array(rows, np.int64)
+    return pixels.take(places) if isinstance(pixels, StoredImages) else pixels[places]
 
 
-def _image_set(files: Sequence[ImageFile], pixels: Images, split: str, classes: tuple[str, ...]) -> ImageSet:
+def _image_set(
+    files: Sequence[ImageFile], pixels: Images | StoredImages, split: str, classes: tuple[str, ...]
+) -> ImageSet:
     rows = [row for row, file in enumerate(files) if file.split == split]
     labels = {name: label for label, name in enumerate(classes)}
     taken = [files[row] for row in rows]

@@ -4,23 +4,37 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from procrustean.base.errors import ConfigError, DataError, did_you_mean
+from procrustean.base.stop_signals import heed_stop
+from procrustean.data.sets.data_set import data_roots
 
 if TYPE_CHECKING:
-    from procrustean.data.likely_groups import LikelyGroups
+    from procrustean.data.image_groups import LikelyGroups
 
 Images = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.int64]
 Indices = npt.NDArray[np.int64]
+
+
+#: Pixels that take more than this are not kept in memory.
+IN_MEMORY = 32 << 20
+#: Images are looked at one after the other in blocks of about this size.
+BLOCK_BYTES = 16 << 20
 
 
 class StoredImages:
@@ -28,11 +42,11 @@ class StoredImages:
 
     Args:
         array: all images of the file, as a memory map.
-        digest: sha256 (hex) of the file's content; with the rows it identifies the selection.
+        digest: sha256 (hex) of the file's content, where it is known; with the rows it identifies the selection.
         rows: which images, in which order; None for all of them.
     """
 
-    def __init__(self, array: Images, digest: str, rows: Indices | None = None) -> None:
+    def __init__(self, array: Images, digest: str | None = None, rows: Indices | None = None) -> None:
         self._array, self._digest = array, digest
         self.rows = np.arange(len(array), dtype=np.int64) if rows is None else rows
         self.shape: tuple[int, ...] = (len(self.rows), *array.shape[1:])
@@ -48,8 +62,10 @@ class StoredImages:
         return np.asarray(self[:], dtype=dtype)
 
     @cached_property
-    def digest(self) -> str:
+    def digest(self) -> str | None:
         """sha256 (hex) of the file's content and the rows."""
+        if self._digest is None:
+            return None
         rows = np.ascontiguousarray(self.rows, dtype="<i8")
         return hashlib.sha256(self._digest.encode("ascii") + rows.data).hexdigest()
 
@@ -73,6 +89,48 @@ def read_images(images: Images | StoredImages, indices: Indices, out: Images) ->
         images.read(indices, out)
     else:
         np.take(images, indices, axis=0, out=out, mode="clip")
+
+
+def blocks(images: Images | StoredImages) -> Iterator[Images]:
+    """All images in order, a few megabytes of them at a time; ends where the program is asked to stop."""
+    step = max(1, BLOCK_BYTES // math.prod(images.shape[1:]))
+    for start in range(0, len(images), step):
+        heed_stop()
+        yield np.ascontiguousarray(images[slice(start, start + step)])
+
+
+def together(parts: Sequence[Images | StoredImages]) -> Images | StoredImages:
+    """The images of all parts; those of a file, which has to be one, stay in it."""
+    first = parts[0]
+    if isinstance(first, StoredImages):
+        return first.with_rows(np.concatenate([part.rows for part in parts if isinstance(part, StoredImages)]))
+    return np.concatenate([np.asarray(part) for part in parts])
+
+
+def room_for(shape: tuple[int, int, int, int]) -> Images:
+    """Zeros for so many pixels: in memory, or where they are many in a temporary file, as a memory map.
+
+    The file has no name, so that nothing is left of it, however the program ends. It is where data sets are, since in
+    the folder of temporary files it may be in memory after all.
+    """
+    size = math.prod(shape)
+    if size <= IN_MEMORY:
+        return np.zeros(shape, np.uint8)
+    folders = data_roots()[0], Path(tempfile.gettempdir())
+    for folder in folders:
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            if shutil.disk_usage(folder).free < size:
+                continue
+            with tempfile.TemporaryFile(dir=folder) as file:
+                if hasattr(os, "posix_fallocate"):  # else a disk that fills up meanwhile would end the program
+                    os.posix_fallocate(file.fileno(), 0, size)
+                return np.memmap(file, np.uint8, "w+", shape=shape)
+    count, height, width, _ = shape
+    raise DataError(
+        f"{count:,} images of {width} x {height} pixels take {size / 1e9:.3g} GB on disk, and there is no room for "
+        f"that in {' or '.join(map(str, folders))}; choose a smaller --image-size, or set PROCRUSTEAN_DATA"
+    )
 
 
 def positions_by_class(labels: Indices, classes: int) -> list[Indices]:
@@ -121,14 +179,15 @@ class ImageSet:
     def hash(self) -> str:
         """sha256 (hex) of shape, class names, pixels and labels, in this order of images.
 
-        Of images that stay in a file it is the hash that the file was written with which counts, not the pixels.
+        Where a file of images was written with a hash, that counts in place of their pixels.
         """
         head = json.dumps([list(self.images.shape), list(self.classes)], separators=(",", ":"))
         digest = hashlib.sha256(head.encode("ascii"))
-        if isinstance(self.images, StoredImages):
+        if isinstance(self.images, StoredImages) and self.images.digest is not None:
             digest.update(self.images.digest.encode("ascii"))
         else:
-            digest.update(np.ascontiguousarray(self.images).data)
+            for block in blocks(self.images):
+                digest.update(block.data)
         digest.update(np.ascontiguousarray(self.labels, dtype="<i8").data)
         return digest.hexdigest()
 

@@ -14,16 +14,7 @@ import numpy.typing as npt
 
 from procrustean.base.errors import ConfigError, DataError, did_you_mean
 from procrustean.base.random_numbers import Stream
-from procrustean.data.imageset import (
-    Images,
-    ImageSet,
-    Indices,
-    Labels,
-    Splits,
-    StoredImages,
-    positions_by_class,
-    some_names,
-)
+from procrustean.data.imageset import ImageSet, Indices, Labels, Splits, positions_by_class, some_names, together
 from procrustean.data.set_aside import HoldOut, checked_labels, checked_seed, hold_out_together
 from procrustean.data.set_aside import hold_out as hold_out
 
@@ -241,16 +232,8 @@ def meta_set(data: Imbalanced, per_class: int, seed: int) -> MetaSet:
         parts.append((among, chosen))
         spare += per_class * enough
     labels = np.concatenate([among.labels[chosen] for among, chosen in parts])
-    return MetaSet(ImageSet(_together(parts), labels, data.train.classes), per_class, spare)
-
-
-def _together(parts: list[tuple[ImageSet, Indices]]) -> Images | StoredImages:
-    """The images of all parts; those of a file stay in it."""
-    first = parts[0][0].images
-    if isinstance(first, StoredImages):
-        rows = [among.images.rows[chosen] for among, chosen in parts if isinstance(among.images, StoredImages)]
-        return first.with_rows(np.concatenate(rows))
-    return np.concatenate([among.images[chosen] for among, chosen in parts])
+    images = together([among.subset(chosen).images for among, chosen in parts])
+    return MetaSet(ImageSet(images, labels, data.train.classes), per_class, spare)
 
 
 def _positions(images: ImageSet | None) -> list[Indices]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -27,9 +26,6 @@ def read_arrays(path: Path, only: Collection[str] | None = None) -> dict[str, Ar
             if isinstance(opened, np.ndarray):
                 raise DataError(f"{path}: holds a single array; save with np.savez(path, name=array, ...)")
             _refuse_bomb(opened.zip.infolist(), path)
-            twice = [name for name, number in Counter(opened.files).items() if number > 1]
-            if twice:
-                raise DataError(f"{path}: holds two arrays {twice[0]!r:.80}; keep one")
             return {name: opened[name] for name in opened.files if only is None or name in only}
     except DataError:
         raise
@@ -65,7 +61,6 @@ def load_npz(path: Path) -> Splits:
     labels = {split: _labels(arrays, split, path) for split in SPLITS if f"{split}_images" in arrays}
     classes = _classes(arrays, labels, path)
     sets = {split: _image_set(arrays, split, given, classes, path) for split, given in labels.items()}
-    _refuse_untrained(sets, path)
     train, test, aside, note = sets["train"], sets.get("test"), None, ""
     if test is None:
         train, test, aside, note = set_aside_test(train, str(path))
@@ -125,11 +120,3 @@ def _image_set(
         return ImageSet(images[..., None] if images.ndim == 3 else images, labels, classes)
     except DataError as error:
         raise DataError(f"{path}, {split} split: {error}") from error
-
-
-def _refuse_untrained(sets: dict[str, ImageSet], path: Path) -> None:
-    for split, images in sets.items():
-        extra = np.flatnonzero((images.counts > 0) & (sets["train"].counts == 0))
-        if len(extra):
-            name = images.classes[extra[0]]
-            raise DataError(f"{path}: class {name!r} is in the {split} split but has no training image; add some")

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
+from procrustean.base.console import number_of
 from procrustean.base.epochs import whole_epochs
 from procrustean.base.errors import ConfigError, did_you_mean
-from procrustean.data.augment.names import JITTER, NAMES, parts_of
+from procrustean.base.own_code import short_name
+from procrustean.data.augment.named_parts import JITTER, NAMES, parts_of
 
 #: What `--recipe` takes beside the names: the data set's, the same if the paper has one, the method's own.
 CHOICES = ("auto", "paper", "own")
@@ -40,7 +42,7 @@ class Recipe:
     milestones: tuple[float, ...]  # shares of the epochs after which "steps" multiplies the rate by `decay`
     decay: float
     warmup_epochs: int  # linear, ending at `lr`
-    augment: str  # one of `augment.names.NAMES`, or `PARTS` with + between them
+    augment: str  # one of `augment.named_parts.NAMES`, or `PARTS` with + between them
     crop: int | None  # side of what the network is shown while training; None: that of the image
     evaluation_crop: int | None  # side of the middle part that it is tested on; None: the whole image
     padding: int  # zero pixels added on each side before the crop
@@ -122,10 +124,10 @@ class Recipe:
             "steps": f"times {self.decay:g} after {' and '.join(f'{100 * m:.0f} %' for m in self.milestones)}",
         }[self.schedule]
         warm = f" after {self.warmup_epochs} of warm-up" if self.warmup_epochs else ""
-        epochs = f"{self.epochs} epoch{'s' * (self.epochs > 1)}"
+        net, epochs = short_name(self.net), number_of(self.epochs, "epoch")
         adamw = "AdamW, " * (self.optimizer == "adamw")
         return (
-            f"{self.net}, {epochs}, batch {self.batch_size}, {adamw}rate {self.lr:g} {falls}{warm}, "
+            f"{net}, {epochs}, batch {self.batch_size}, {adamw}rate {self.lr:g} {falls}{warm}, "
             f"weight decay {self.weight_decay:g}, {self.augment_text()}"
         )
 

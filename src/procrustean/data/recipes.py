@@ -12,7 +12,7 @@ from procrustean.data.recipe import CHOICES, STANDARD, Tune
 from procrustean.data.recipe import Recipe as Recipe
 from procrustean.data.recipe import lr_table as lr_table
 from procrustean.data.recipe import step_rates as step_rates
-from procrustean.data.sets.table import DATA_SETS, all_sets, known
+from procrustean.data.sets.data_set_table import DATA_SETS, all_sets, known
 
 #: The recipe for images of a user, about which nothing is known.
 OWN_IMAGES = "images"

@@ -13,13 +13,17 @@ from procrustean.base.errors import ConfigError, DataError
 from procrustean.data.duplicates import (
     MOST_COMPARED,
     Groups,
-    example_pair,
     fingerprints,
     near_duplicates,
-    rule_text,
     too_dark,
 )
-from procrustean.data.imageset import ImageSet, Indices, Labels, positions_by_class, some_names
+from procrustean.data.imageset import (
+    ImageSet,
+    Indices,
+    Labels,
+    positions_by_class,
+    some_names,
+)
 
 #: Small classes give up to a quarter of their images, at most this many, so that something can be said about them.
 ENOUGH = 10
@@ -201,13 +205,13 @@ def set_aside_test(images: ImageSet, name: str) -> tuple[ImageSet, ImageSet, Ind
 
 
 def _example(images: ImageSet, groups: Groups) -> str:
-    """The rule by which images are near-duplicates, and two that are; nothing where none are."""
-    if len(np.unique(groups)) == len(groups):
+    """Two images that look the same; nothing where none do."""
+    alike = np.flatnonzero(groups == np.bincount(groups).argmax())[:2]
+    if len(alike) < 2:
         return ""
-    rule, found = rule_text(len(images)), fingerprints(images.images)
-    first, second = (images.names[i] if images.names else f"image {i}" for i in example_pair(found, groups))
-    dark = too_dark(found)
-    return f" ({rule}), for example {first} and {second}" + f"; {dark}" * bool(dark)
+    first, second = (images.names[i] if images.names else f"image {i}" for i in alike)
+    dark = too_dark(fingerprints(images.images))
+    return f", for example {first} and {second}, which look the same" + f"; {dark}" * bool(dark)
 
 
 HOLD_OUT_STREAM = 0x401D  # keeps the hold-out's random numbers apart from those of `select`

@@ -13,14 +13,14 @@ import numpy as np
 
 from procrustean.base.errors import ConfigError, DataError, suggestion
 from procrustean.base.files import expanded
+from procrustean.data.fold_splits import in_fold
 from procrustean.data.npz import load_npz, npz_counts, read_arrays
 from procrustean.data.set_aside import shares_for_test
-from procrustean.data.sets.base import Request, silent
-from procrustean.data.sets.table import DATA_SETS, all_sets, known
+from procrustean.data.sets.data_set import Request, silent
+from procrustean.data.sets.data_set_table import DATA_SETS, all_sets, known
 
 if TYPE_CHECKING:
-    from procrustean.data.image_files import ImageFile
-    from procrustean.data.image_lists import FileListing, OnBadImage
+    from procrustean.data.image_lists import FileListing, Found, OnBadImage
     from procrustean.data.imageset import Splits
 
 PATHS = {
@@ -87,8 +87,6 @@ def load_source(
     [100, 100, 100, 100, 100, 100, 100, 100, 100, 100]
     """
     if fold is not None:
-        from procrustean.data.folds import in_fold
-
         if is_named(os.fspath(source)):
             raise ConfigError(f"fold = {fold!r} received; {source} has test images of its own, by which it is known")
         whole = load_source(source, image_size=image_size, on_bad_image=on_bad_image, group=group, say=say)
@@ -116,43 +114,35 @@ def load_source(
 
 def list_source(source: str, on_bad_image: OnBadImage = "error", group: str | None = None) -> FileListing:
     """The images that a folder, a table or a saved data set names, not decoded, perhaps with what belongs together."""
-    from procrustean.data.folders import hidden_folders, labels_of
-    from procrustean.data.grouping import grouped_by_path, names_groups
-    from procrustean.data.image_lists import FileListing
-    from procrustean.data.likely_groups import by_column
-    from procrustean.data.tables import read_columns
+    from procrustean.data.folders import LAYOUT, labels_of, list_folder, list_labelled
+    from procrustean.data.image_groups import by_column, grouped_by_path, names_groups
+    from procrustean.data.image_lists import FileListing, check_classes, refuse
+    from procrustean.data.tables import is_hf_dataset, list_hf_dataset, list_table, read_columns
 
     path = _path(source)
     is_table = path.suffix.lower() in TABLES and not path.is_dir()
-    bad, named = dict[str, str](), set[str]()
+    where, hint = str(path), "add some"
     try:
         table = path if is_table else labels_of(path)
-        files = _lister(path, is_table, table)(path, bad, named, on_bad_image, group)
+        lister: Callable[[Path, str | None], Found] = list_table if is_table else list_labelled
+        if table is None:
+            lister, hint = (list_hf_dataset, hint) if is_hf_dataset(path) else (list_folder, LAYOUT)
+        found = lister(path, group)
         columns = () if table is None else read_columns(table).names
         likely = None
         for column in filter(names_groups, columns if group is None else ()):
-            rows = _lister(path, is_table, table)(path, {}, set(), "skip", column)
-            likely = likely or by_column(column, {file.name: file.group for file in rows})
-        hidden = [] if is_table else hidden_folders(path)
+            likely = likely or by_column(column, {file.name: file.group for file in lister(path, column).files})
+        files = found.files
         if group is not None and not any(file.group for file in files):
             files = grouped_by_path(files, group, path.parent if is_table else path, columns)
     except OSError as error:
         raise _out_of_reach(source, error) from error
+    if on_bad_image == "error":
+        if len({file.label for file in files}) < 2:  # what is wrong with the others may say why
+            refuse(found.bad, where)
+        check_classes(files, where, hint)
     name = path.stem if is_table else path.resolve().name
-    return FileListing(name, str(path), files, bad, on_bad_image, named, columns, likely, hidden)
-
-
-def _lister(
-    path: Path, is_table: bool, table: Path | None
-) -> Callable[[Path, dict[str, str], set[str], OnBadImage, str | None], list[ImageFile]]:
-    from procrustean.data.folders import list_folder, list_labelled
-    from procrustean.data.tables import is_hf_dataset, list_hf_dataset, list_table
-
-    if is_table:
-        return list_table
-    if table is not None:
-        return list_labelled
-    return list_hf_dataset if is_hf_dataset(path) else list_folder
+    return FileListing(name, where, files, found.bad, on_bad_image, found.named, columns, likely)
 
 
 def is_files(source: str) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 from procrustean.base.errors import DataError
 from procrustean.base.progress import Reporter
 from procrustean.data.duplicates import Groups, fingerprints, near_duplicates, too_dark
-from procrustean.data.image_files import BitDepth, ImageFile, Problems
+from procrustean.data.image_files import ImageFile, Problems
 from procrustean.data.image_lists import NAMED_BY_INSPECT, FileListing, chosen, refuse
 from procrustean.data.imageset import Images, Indices, Splits, StoredImages
 from procrustean.data.sources import is_files, list_source, load_source
@@ -114,8 +114,7 @@ def survey(source: str, *, group: str | None = None, reporter: Reporter | None =
 
 def _of_files(listing: FileListing) -> Survey:
     bad = dict(listing.bad)
-    depth = BitDepth()
-    listing, pixels, digests = listing.read(THUMBNAIL, bad, depth)
+    listing, pixels, notes = listing.read(THUMBNAIL, bad)
     headers = listing.headers
     kept = [row for row, file in enumerate(listing.files) if file.name not in bad]
     if not kept:
@@ -130,13 +129,13 @@ def _of_files(listing: FileListing) -> Survey:
     modes = Counter(headers[file.name].mode for file in files)
     described = [(file.name, file.split, file.label) for file in files]
     splits, refused = _as_in_training(listing, files, pixels)
-    twins = _twins(groups, described, lambda rows: [digests[files[row].name] for row in rows])
-    told = depth.text(), too_dark(prints)
+    twins = _twins(groups, described, lambda rows: [notes.digests[files[row].name] for row in rows])
+    told = notes.too_few_bits(), too_dark(prints)
     return Survey(listing.name, classes, counts, sizes, modes, bad, twins, listing, splits, refused, *told)
 
 
 def _as_in_training(
-    listing: FileListing, files: Sequence[ImageFile], pixels: Images
+    listing: FileListing, files: Sequence[ImageFile], pixels: Images | StoredImages
 ) -> tuple[Splits, str] | tuple[None, str]:
     """The splits that training makes, broken files left out, or why it makes none."""
     trained = {file.label for file in files if file.split == "train"}

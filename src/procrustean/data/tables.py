@@ -16,7 +16,7 @@ from procrustean.base.files import expanded
 from procrustean.base.machine import free_memory
 from procrustean.base.optional_libraries import installing
 from procrustean.data.image_files import SUFFIXES, ImageFile, Problems
-from procrustean.data.image_lists import SPLIT_NAMES, OnBadImage, check_classes, composed, refuse, split_name
+from procrustean.data.image_lists import SPLIT_NAMES, Found, composed, split_name
 
 #: What columns may be called, in capitals or not.
 IMAGE_COLUMNS = ("path", "image", "file", "filename", "file_name", "filepath", "file_path", "image_path", "img")
@@ -45,15 +45,11 @@ class Rows:
     classes: Sequence[str] = ()  # names by number, where labels are numbers
     groups: Sequence[Any] | None = None  # of images that belong together
 
-    def files(self, folder: Path, bad: Problems, named: set[str]) -> list[ImageFile]:
-        """The rows as images.
-
-        Args:
-            folder: what paths are relative to.
-            bad: takes rows without an image or a label.
-            named: takes the splits of all rows, those in `bad` too.
-        """
+    def found(self, folder: Path) -> Found:
+        """The rows as images, paths relative to a folder; those without an image or a label are bad."""
         files: list[ImageFile] = []
+        bad: Problems = {}
+        named: set[str] = set()
         first_rows: dict[Path | bytes, int] = {}
         completed = _Suffixes()
         groups = [""] * len(self.numbers) if self.groups is None else self.groups
@@ -77,7 +73,7 @@ class Rows:
         if not files and not bad:
             raise DataError(f"{self.where}: holds no rows; list one image per row")
         self._refuse_if_none_is_there(files)
-        return files
+        return Found(files, bad, named)
 
     def _label(self, value: Any) -> tuple[str, str]:
         """The class of a row, and what is wrong where there is none."""
@@ -113,17 +109,9 @@ class Columns:
     )  # names by number, where a column of labels holds numbers
 
 
-def list_table(
-    path: Path, bad: Problems, named: set[str], on_bad_image: OnBadImage = "error", group: str | None = None
-) -> list[ImageFile]:
-    """The images of a table, paths relative to its folder; rows that name none go to `bad`, all splits to `named`.
-
-    Classes without training images are refused, unless what cannot be used is to be left out.
-    """
-    files = _rows(str(path), read_columns(path), group).files(path.parent, bad, named)
-    if on_bad_image == "error":
-        check_rows(files, bad, str(path))
-    return files
+def list_table(path: Path, group: str | None = None) -> Found:
+    """The images of a table, paths relative to its folder."""
+    return _rows(str(path), read_columns(path), group).found(path.parent)
 
 
 def read_columns(path: Path) -> Columns:
@@ -143,29 +131,17 @@ def is_hf_dataset(folder: Path) -> bool:
     return any((folder / mark).is_file() for mark in HF_MARKS)
 
 
-def list_hf_dataset(
-    folder: Path, bad: Problems, named: set[str], on_bad_image: OnBadImage = "error", group: str | None = None
-) -> list[ImageFile]:
+def list_hf_dataset(folder: Path, group: str | None = None) -> Found:
     """The images of a `Dataset` or `DatasetDict` that was saved with `save_to_disk`, otherwise as `list_table`."""
-    files: list[ImageFile] = []
+    whole = Found([], {}, set())
     for name, part in _saved_parts(folder).items():
-        found, splits = Problems(), set[str]()
-        rows = _hf_rows(part, f"{folder}, {name} split" if name else str(folder), group).files(folder, found, splits)
+        found = _hf_rows(part, f"{folder}, {name} split" if name else str(folder), group).found(folder)
         side = split_name(name, str(folder)) if name else ""
-        named |= {side} if side else splits
+        whole.named.update({side} if side else found.named)
         prefix = f"{name} " * bool(name)
-        files += [replace(row, name=prefix + row.name, split=side or row.split) for row in rows]
-        bad.update({prefix + row: problem for row, problem in found.items()})
-    if on_bad_image == "error":
-        check_rows(files, bad, str(folder))
-    return files
-
-
-def check_rows(files: Sequence[ImageFile], bad: Problems, where: str) -> None:
-    """DataError for classes that are not right; where there are too few, what is wrong with the other rows says why."""
-    if len({file.label for file in files}) < 2:
-        refuse(bad, where)
-    check_classes(files, where)
+        whole.files.extend(replace(row, name=prefix + row.name, split=side or row.split) for row in found.files)
+        whole.bad.update({prefix + row: problem for row, problem in found.bad.items()})
+    return whole
 
 
 def _rows(where: str, columns: Columns, group: str | None) -> Rows:

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from procrustean.base.errors import ConfigError, DataError
 from procrustean.base.own_code import folder_name
-from procrustean.data.folds import ALL
+from procrustean.data.fold_splits import ALL
 from procrustean.data.imageset import NO_TEST, Images, ImageSet, Splits
 from procrustean.data.set_aside import hold_out_together
 from procrustean.deploy.estimator_images import (

@@ -13,9 +13,9 @@ import numpy.typing as npt
 from PIL import Image
 
 from procrustean.base.errors import DataError
-from procrustean.data.image_files import Header, ImageFile, Problems, common_size, decoded, headers, pixels_of
+from procrustean.data.image_files import Header, ImageFile, Problems, common_size, decode_into, headers, pixels_of
 from procrustean.data.image_lists import refuse
-from procrustean.data.imageset import Images
+from procrustean.data.imageset import Images, room_for
 
 Shape = tuple[int, int, int]
 
@@ -59,7 +59,8 @@ def pixels_of_files(images: Sequence[Any], shape: Shape | None, size: int | None
     if shape is None:
         side, _ = common_size(files, headers(files, bad), size)
         shape = (side, side, 3)
-    pixels = decoded(files, shape, bad)
+    pixels = room_for((len(files), *shape))
+    decode_into(pixels, files, bad)
     refuse(bad, "images", "The number before each is its position; leave it out together with its label")
     return pixels
 

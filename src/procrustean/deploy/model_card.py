@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from procrustean.balance.metrics import FEW_TO_JUDGE, Metrics
+from procrustean.base.console import number_of
 from procrustean.base.escaping import markdown
+from procrustean.base.own_code import short_name
 from procrustean.data.imageset import NO_TEST
 from procrustean.deploy.cautions import (
     UNMEASURED,
@@ -66,9 +68,9 @@ def model_card(
     data = record.data
     sections = [
         f"# {markdown(data.source)}: {len(spec.classes)} classes, {markdown(spec.label)}",
-        f"An image classifier, {markdown(spec.net)} with {record.method.parameters:,} parameters, trained by "
-        f"procrustean {markdown(record.environment.procrustean)} on {data.train} images. On export its probabilities "
-        f"differed from those of the trained network by at most {difference:.1e}.",
+        f"An image classifier, {markdown(short_name(spec.net))} with {record.method.parameters:,} parameters, trained "
+        f"by procrustean {markdown(record.environment.procrustean)} on {data.train} images. On export its "
+        f"probabilities differed from those of the trained network by at most {difference:.1e}.",
         "## Use",
         _use(form),
         "## Results",
@@ -109,7 +111,7 @@ def _use(form: Format) -> str:
 def _training(spec: ModelSpec, record: RunRecord) -> str:
     recipe = record.recipe
     return (
-        f"{markdown(spec.label)}, {recipe.epochs} epochs in batches of {recipe.batch_size}, learning rate "
+        f"{markdown(spec.label)}, {number_of(recipe.epochs, 'epoch')} in batches of {recipe.batch_size}, learning rate "
         f"{recipe.lr:g}, {markdown(recipe.augment)}, seed {spec.seed}, on "
         f"{markdown(record.environment.machine)}. These are the weights of the last epoch."
     )
@@ -169,7 +171,7 @@ def _compared(comparison: Comparison) -> str:
 def _judged(method: Compared) -> str:
     if method.held_out_balanced_accuracy is None:
         return "not in time"
-    short = "" if method.epochs is None else f" (left behind after {method.epochs} epochs)"
+    short = "" if method.epochs is None else f" (left behind after {number_of(method.epochs, 'epoch')})"
     return f"{100 * method.held_out_balanced_accuracy:.1f} %{short}"
 
 

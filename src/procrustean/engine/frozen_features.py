@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from itertools import pairwise
 from pathlib import Path
 from typing import cast
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
@@ -20,20 +21,22 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from procrustean.base.errors import CannotWrite
 from procrustean.base.files import write_atomically
+from procrustean.base.progress import Headway, Reporter
 from procrustean.base.random_numbers import Stream
 from procrustean.data.augment.on_device import with_border
 from procrustean.data.augment.settings import Augmentation
-from procrustean.data.imageset import ImageSet, read_images
+from procrustean.data.imageset import ImageSet, blocks, read_images
 from procrustean.data.recipes import Recipe
-from procrustean.data.sets.base import data_roots
+from procrustean.data.sets.data_set import data_roots
 from procrustean.engine.image_stores import as_they_are, augmentation_of
 from procrustean.engine.images import FeatureStore, LabelledImages
 from procrustean.nets.classifier import Centred, Classifier
 
 #: Augmented copies of each training image whose features are computed, beside those of the image as it is.
 COPIES = 1
-#: Images whose features are computed at a time.
-AT_A_TIME = 32
+#: Images whose features are computed at a time, and those whose features are in one file: what a call that is stopped
+#: loses of them.
+AT_A_TIME, KEPT_TOGETHER = 32, 512
 
 
 class FeatureStores:
@@ -44,13 +47,13 @@ class FeatureStores:
         weights: sha256 of these.
         recipe: normalisation and augmentation.
         data_dir: where data sets are, before the user's cache.
-        say: called with a line where features have to be computed.
+        reporter: told where features have to be computed, and how far that is.
     """
 
     def __init__(
-        self, net: Classifier, weights: str, recipe: Recipe, data_dir: Path | None, say: Callable[[str], None]
+        self, net: Classifier, weights: str, recipe: Recipe, data_dir: Path | None, reporter: Reporter
     ) -> None:
-        self._net, self._weights, self._recipe, self._say = net, weights, recipe, say
+        self._net, self._weights, self._recipe, self._reporter = net, weights, recipe, reporter
         self._folder = data_roots(data_dir)[0] / "features"
         self.where: dict[str, str] = {}  # set -> where its features are
 
@@ -66,49 +69,54 @@ class FeatureStores:
         return self._made(images, name, 0)
 
     def _made(self, images: ImageSet, name: str, copies: int) -> FeatureStore:
-        digests = [_digest(images, row) for row in range(len(images))]
-        views = [self._view(images, digests, name, copy) for copy in (None, *range(copies))]
-        self.where[name] = f"features of {len(views)} view{'s' * (len(views) > 1)} of each image, in {self._folder}"
+        digests = _digests(images)
+        features = torch.empty(len(images), 1 + copies, self._net.backbone.features)
+        for view, copy in enumerate((None, *range(copies))):
+            self._fill(features[:, view], images, digests, name, copy)
+        shown = features.shape[1]
+        self.where[name] = f"features of {shown} view{'s' * (shown > 1)} of each image, in {self._folder}"
         device, labels = next(self._net.parameters()).device, torch.from_numpy(images.labels)
-        return FeatureStore(torch.stack(views, 1).to(device), labels.to(device))
+        return FeatureStore(features.to(device), labels.to(device))
 
-    def _view(self, images: ImageSet, digests: Sequence[str], name: str, copy: int | None) -> Tensor:
-        """Features [N, width] of the images as they are, or of an augmented copy; each view has a file of its own."""
+    def _fill(self, features: Tensor, images: ImageSet, digests: Sequence[str], name: str, copy: int | None) -> None:
+        """Features [N, width] of the images as they are, or of an augmented copy; each view has files of its own."""
         spec = as_they_are(self._recipe, images) if copy is None else augmentation_of(self._recipe, images)
         mean, std = self._recipe.normalisation
-        content = json.dumps([self._weights, repr(spec), mean, std, copy])
-        path = self._folder / f"{hashlib.sha256(content.encode()).hexdigest()[:24]}.safetensors"
-        kept = _read(path)
-        missing = [row for row, digest in enumerate(digests) if digest not in kept]
-        if missing:
-            what = "" if copy is None else ", augmented"
-            self._say(f"computing features of {len(missing)} images ({name}{what}), kept in {path}")
-            device = next(self._net.parameters()).device
-            source = LabelledImages(images, device=device, mean=mean, std=std, augmentation=spec)
-            found = self._computed(source, images, missing, [digests[row] for row in missing], copy)
-            kept |= {digests[row]: features for row, features in zip(missing, found, strict=True)}
-            _write(path, kept)
-        return torch.stack([kept[digest] for digest in digests])
+        view = hashlib.sha256(json.dumps([self._weights, repr(spec), mean, std, copy]).encode()).hexdigest()[:24]
+        missing = _read(self._folder, view, digests, features)
+        if not len(missing):
+            return
+        what = f"features ({name}{'' if copy is None else ', augmented'})"
+        self._reporter.say(f"computing {what} of {len(missing):,} images, kept in {self._folder}")
+        device = next(self._net.parameters()).device
+        source = LabelledImages(images, device=device, mean=mean, std=std, augmentation=spec)
+        backbone, headway = folded(self._net.backbone), Headway(self._reporter.reading, what, len(missing))
+        for part in np.split(missing, range(KEPT_TOGETHER, len(missing), KEPT_TOGETHER)):
+            for rows in np.split(part, range(AT_A_TIME, len(part), AT_A_TIME)):
+                features[rows] = _computed(backbone, source, images, rows, [digests[row] for row in rows], copy)
+                headway.done(len(rows))
+            _write(self._folder, view, [digests[row] for row in part], features[part])
 
-    @torch.no_grad()
-    def _computed(
-        self, source: LabelledImages, images: ImageSet, rows: Sequence[int], digests: Sequence[str], copy: int | None
-    ) -> Tensor:
-        backbone, spec, device = folded(self._net.backbone), source.augmentation, source.device
-        found = []
-        for start in range(0, len(rows), AT_A_TIME):
-            some = np.array(rows[start : start + AT_A_TIME])
-            block = np.empty((len(some), *images.images.shape[1:]), np.uint8)
-            read_images(images.images, some, block)
-            pixels = torch.from_numpy(block).to(device)
-            if copy is None:
-                shown = source.augment.middle(pixels, padding=0)
-            else:
-                numbers = _numbers(spec, digests[start : start + AT_A_TIME], copy)
-                bordered, places = with_border(pixels, spec.needs_padding), torch.arange(len(some), device=device)
-                shown = source.augment(bordered, places, {k: v.to(device) for k, v in numbers.items()})
-            found.append(backbone(source.normalised(shown)).float().cpu())
-        return torch.cat(found)
+
+@torch.no_grad()
+def _computed(
+    backbone: nn.Module,
+    source: LabelledImages,
+    images: ImageSet,
+    rows: npt.NDArray[np.int64],
+    digests: Sequence[str],
+    copy: int | None,
+) -> Tensor:
+    block = np.empty((len(rows), *images.images.shape[1:]), np.uint8)
+    read_images(images.images, rows, block)
+    pixels = torch.from_numpy(block).to(source.device)
+    if copy is None:
+        shown = source.augment.middle(pixels, padding=0)
+    else:
+        spec, places = source.augmentation, torch.arange(len(rows), device=source.device)
+        numbers = {name: drawn.to(source.device) for name, drawn in _numbers(spec, digests, copy).items()}
+        shown = source.augment(with_border(pixels, spec.needs_padding), places, numbers)
+    return cast(Tensor, backbone(source.normalised(shown))).float().cpu()
 
 
 def folded(backbone: nn.Module) -> nn.Module:
@@ -131,23 +139,28 @@ def _numbers(spec: Augmentation, digests: Sequence[str], copy: int) -> dict[str,
     return {name: torch.from_numpy(np.concatenate([one[name] for one in drawn])) for name in drawn[0]}
 
 
-def _digest(images: ImageSet, row: int) -> str:
-    return hashlib.sha256(np.ascontiguousarray(images.images[row]).data).hexdigest()[:32]
+def _digests(images: ImageSet) -> list[str]:
+    return [hashlib.sha256(image.data).hexdigest()[:32] for block in blocks(images.images) for image in block]
 
 
-def _read(path: Path) -> dict[str, Tensor]:
-    """Kept features by the digest of their image; none where they cannot be read, and they are computed anew."""
-    try:
-        with safe_open(path, "pt") as file:
-            digests = (file.metadata() or {})["images"].split()
-            return dict(zip(digests, file.get_tensor("features"), strict=True))
-    except (OSError, SafetensorError, KeyError, ValueError):
-        return {}
+def _read(folder: Path, view: str, digests: Sequence[str], features: Tensor) -> npt.NDArray[np.int64]:
+    """Fill in the features that are kept; the rows of the images that have none, or none that can be read."""
+    missing: dict[str, list[int]] = {}
+    for row, digest in enumerate(digests):
+        missing.setdefault(digest, []).append(row)
+    for path in sorted(folder.glob(f"{view}*.safetensors")):
+        with contextlib.suppress(OSError, SafetensorError, KeyError, ValueError), safe_open(path, "pt") as file:
+            kept = (file.metadata() or {})["images"].split()
+            if missing.keys() & set(kept):  # else it is of other images
+                for digest, found in zip(kept, file.get_tensor("features"), strict=True):
+                    features[missing.pop(digest, [])] = found
+    return np.array(sorted(row for rows in missing.values() for row in rows), np.int64)
 
 
-def _write(path: Path, kept: Mapping[str, Tensor]) -> None:
+def _write(folder: Path, view: str, digests: Sequence[str], features: Tensor) -> None:
     """Keep features where that is possible; the run does not depend on it."""
-    content = save({"features": torch.stack(list(kept.values()))}, {"images": " ".join(kept)})
+    images = " ".join(digests)
+    content = save({"features": features}, {"images": images})
     with contextlib.suppress(OSError, CannotWrite):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, content)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / f"{view}-{hashlib.sha256(images.encode()).hexdigest()[:12]}.safetensors", content)

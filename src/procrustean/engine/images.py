@@ -15,10 +15,7 @@ from procrustean.balance.types import PixelRange
 from procrustean.base.random_numbers import Stream
 from procrustean.data.augment.on_device import DeviceAugmentation
 from procrustean.data.augment.settings import Arrays, Augmentation, make_augmentation
-from procrustean.data.imageset import ImageSet, StoredImages, read_images
-
-#: Images are brought to the device and measured in blocks of about this size.
-BLOCK_BYTES = 64 << 20
+from procrustean.data.imageset import ImageSet, StoredImages, blocks
 
 
 class LabelledSet:
@@ -157,18 +154,11 @@ def _on_device(images: npt.NDArray[np.uint8] | StoredImages, padding: int, devic
     shape = (count, height + 2 * padding, width + 2 * padding, channels)
     pixels = torch.zeros(shape, dtype=torch.uint8, device=device)
     inside = pixels[:, padding : padding + height, padding : padding + width]
-    for rows in row_blocks(images.shape):
-        block = np.empty((len(rows), *images.shape[1:]), np.uint8)
-        read_images(images, rows, block)
-        inside[rows[0] : rows[-1] + 1].copy_(torch.from_numpy(block))
+    start = 0
+    for block in blocks(images):
+        inside[start : start + len(block)].copy_(_tensor(block))
+        start += len(block)
     return pixels
-
-
-def row_blocks(shape: tuple[int, ...]) -> Iterator[npt.NDArray[np.int64]]:
-    """The rows of an array of bytes, in order, so many at a time that a block is not large."""
-    step = max(1, BLOCK_BYTES // int(np.prod(shape[1:])))
-    for start in range(0, shape[0], step):
-        yield np.arange(start, min(start + step, shape[0]))
 
 
 def _tensor(values: npt.NDArray[Any]) -> Tensor:
@@ -180,8 +170,7 @@ def channel_statistics(images: ImageSet) -> tuple[tuple[float, ...], tuple[float
     """Mean and standard deviation of each channel over all pixels, scaled to 0..1."""
     channels = images.images.shape[3]
     histogram = np.zeros((channels, 256), np.int64)
-    for rows in row_blocks(images.images.shape):
-        block = np.asarray(images.images[slice(int(rows[0]), int(rows[-1]) + 1)])
+    for block in blocks(images.images):
         for channel in range(channels):
             histogram[channel] += np.bincount(block[..., channel].reshape(-1), minlength=256)
     levels = np.arange(256) / 255.0

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from torch import nn
 
 from procrustean.balance.metrics import FEW_TO_JUDGE
+from procrustean.base.progress import Reporter
 from procrustean.data.describe import some_names
 from procrustean.data.imageset import Splits
 from procrustean.data.imbalance import Imbalanced
@@ -90,12 +90,12 @@ class Prepared:
         """What keeps the images of the run, on the device or beside it."""
         return ImageStores(self.recipe, self.placement, images=self.config.images, workers=self.config.workers)
 
-    def training_stores(self, net: Classifier, say: Callable[[str], None]) -> ImageStores | FeatureStores:
+    def training_stores(self, net: Classifier, reporter: Reporter) -> ImageStores | FeatureStores:
         """What keeps the images of the run while it trains `net`: their features, where the head alone is trained."""
         if not net.head_alone:
             return self.stores()
         assert self.pretrained is not None
-        return FeatureStores(net, self.pretrained.sha256, self.recipe, self.config.data_dir, say)
+        return FeatureStores(net, self.pretrained.sha256, self.recipe, self.config.data_dir, reporter)
 
     def build_net(self) -> Classifier:
         """The network with its initial weights."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from procrustean.base.console import number_of
 from procrustean.base.errors import ConfigError
 from procrustean.base.random_numbers import torch_seed
 from procrustean.methods.method import CleanBatches, Judge, Method, check_shares
@@ -62,7 +63,9 @@ def stage_epochs(method: Method, epochs: int) -> list[int]:
     check_shares(method, method.label)
     shares = [stage.share for stage in method.stages]
     if epochs < len(shares):
-        raise ConfigError(f"{epochs} epochs received for {len(shares)} stages; every stage needs at least one")
+        raise ConfigError(
+            f"{number_of(epochs, 'epoch')} received for {len(shares)} stages; every stage needs at least one"
+        )
     lengths = [1] * len(shares)
     for _ in range(epochs - len(shares)):
         # The next epoch goes to the stage that is furthest behind its share; ties to the earlier one.
@@ -76,5 +79,5 @@ def stages_text(method: Method, epochs: int) -> str:
     if len(method.stages) == 1:
         return ""
     lengths = zip(method.stages, stage_epochs(method, epochs), strict=True)
-    each = ", ".join(f"{stage.name} {length} epoch{'s' * (length > 1)}" for stage, length in lengths)
+    each = ", ".join(f"{stage.name} {number_of(length, 'epoch')}" for stage, length in lengths)
     return f"{each}; every stage begins the schedule anew"

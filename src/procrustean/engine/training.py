@@ -18,6 +18,7 @@ from procrustean.base.epochs import EpochRecord, Evaluated
 from procrustean.base.errors import Diverged, RunError
 from procrustean.base.json_files import to_plain, to_typed
 from procrustean.base.progress import Reporter
+from procrustean.base.stop_signals import Interrupted as Interrupted
 from procrustean.data.imbalance import meta_set
 from procrustean.engine.evaluation import evaluate_net
 from procrustean.engine.prepared_run import Prepared
@@ -40,10 +41,6 @@ SPACING = 1.0
 def weights_file(epochs: int) -> str:
     """Where the weights after so many epochs are kept in a run directory, if they are asked for."""
     return f"weights-{epochs:06d}.safetensors"
-
-
-class Interrupted(Exception):
-    """Training was asked to stop and has saved its state."""
 
 
 @dataclass
@@ -98,7 +95,7 @@ class Training:
         self.epochs = stage_epochs(method, prepared.recipe.epochs)
         self.evaluate_every = config.evaluate_every or max(1, prepared.recipe.epochs // 100)
         self.counts: list[int] = [int(n) for n in data.counts]
-        self.stores = prepared.training_stores(self.net, reporter.say)
+        self.stores = prepared.training_stores(self.net, reporter)
         self.train_images = self.stores.training(data.train)
         self.test_images = self.stores.evaluation(data.test)
         self.held_out_images = None

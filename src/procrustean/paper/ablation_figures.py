@@ -9,21 +9,8 @@ from procrustean.methods.mfw import SAME_POINT, furthest_apart
 from procrustean.paper.mfw_lines import SPREADS, Line, lines_along
 from procrustean.paper.printed_numbers import paper_numbers
 from procrustean.records.run_record import Result
-from procrustean.report.figures.canvas import (
-    INK,
-    MUTED,
-    Axes,
-    Figure,
-    axis_labels,
-    legend,
-    line_handle,
-    line_key,
-    line_with_spread,
-    ramp,
-    sheet,
-    title,
-    value_axis,
-)
+from procrustean.report.figures import canvas
+from procrustean.report.figures.canvas import INK, MUTED, Axes, Figure
 from procrustean.report.figures.panels import accuracy_name
 
 #: What the markers are that are not filled.
@@ -44,19 +31,19 @@ def _names(lines: Sequence[Line], *, by_std: bool = True) -> list[str]:
 def alpha(results: Sequence[Result]) -> Figure:
     """Test accuracy of the last epoch along alpha; the paper's numbers dotted where it has some."""
     lines = lines_along(results, "alpha")
-    figure, ((axis,),) = sheet(1, 1, width=4.6, height=3.1)
+    figure, ((axis,),) = canvas.sheet(1, 1, width=4.6, height=3.1)
     handles, names = [], _names(lines)
     for number, line in enumerate(lines):
         colour = _draw(axis, line, number)
-        handles.append(line_handle(number))
+        handles.append(canvas.line_handle(number))
         if published := _published(line):
             axis.plot(*zip(*published.items(), strict=True), color=colour, linestyle=(0, (1, 2)), linewidth=1.4)
     if any(_published(line) for line in lines):
-        handles.append(line_key(INK, linestyle=(0, (1, 2)), linewidth=1.4))
+        handles.append(canvas.line_key(INK, linestyle=(0, (1, 2)), linewidth=1.4))
         names.append("as published, its epoch unknown")
-    value_axis(axis, sorted({point.value for line in lines for point in line.points}))
-    axis_labels(axis, r"$\alpha$", accuracy_name([point.group for line in lines for point in line.points]))
-    legend(figure, handles, names, columns=2)
+    canvas.value_axis(axis, sorted({point.value for line in lines for point in line.points}))
+    canvas.axis_labels(axis, r"$\alpha$", accuracy_name([point.group for line in lines for point in line.points]))
+    canvas.legend(figure, handles, names, columns=2)
     return figure
 
 
@@ -64,7 +51,7 @@ def beta(results: Sequence[Result]) -> Figure:
     """The weight function s(N) for each beta above, the accuracy along beta below; one column per reading of gamma."""
     lines = lines_along(results, "beta")
     columns = [std for std in SPREADS if any(line.std == std for line in lines)]
-    figure, axes = sheet(2, len(columns), width=3.4, height=2.5)
+    figure, axes = canvas.sheet(2, len(columns), width=3.4, height=2.5)
     named = {
         (line.source, line.kind, line.rho): name for line, name in zip(lines, _names(lines, by_std=False), strict=True)
     }
@@ -72,20 +59,20 @@ def beta(results: Sequence[Result]) -> Figure:
     values = sorted({point.value for line in lines for point in line.points})
     for column, std in enumerate(columns):
         mine = [line for line in lines if line.std == std]
-        title(axes[0][column], f"{std} standard deviation")
+        canvas.title(axes[0][column], f"{std} standard deviation")
         _weight_function(axes[0][column], mine, values)
         for line in mine:
             _draw(axes[1][column], line, kinds.index((line.source, line.kind, line.rho)))
-        value_axis(axes[1][column], values)
-        axis_labels(axes[1][column], r"$\beta$")
-    axis_labels(axes[0][0], y="strength s(N)")
-    axis_labels(axes[1][0], y=accuracy_name([point.group for line in lines for point in line.points]))
-    handles = [line_handle(number) for number in range(len(kinds))]
+        canvas.value_axis(axes[1][column], values)
+        canvas.axis_labels(axes[1][column], r"$\beta$")
+    canvas.axis_labels(axes[0][0], y="strength s(N)")
+    canvas.axis_labels(axes[1][0], y=accuracy_name([point.group for line in lines for point in line.points]))
+    handles = [canvas.line_handle(number) for number in range(len(kinds))]
     names = [named[kind] for kind in kinds]
     if any(not point.trained for line in lines for point in line.points):
-        handles.append(line_key(MUTED, marker="o", markerfacecolor="white", linestyle="none"))
+        handles.append(canvas.line_key(MUTED, marker="o", markerfacecolor="white", linestyle="none"))
         names.append(SHARED)
-    legend(figure, handles, names, columns=2)
+    canvas.legend(figure, handles, names, columns=2)
     return figure
 
 
@@ -100,7 +87,7 @@ def _draw(axis: Axes, line: Line, number: int) -> str:
     """Draw a line with the spread over the seeds; returns its colour. Points without a run of their own are hollow."""
     values, means = [point.value for point in line.points], [point.mean for point in line.points]
     spreads = [point.sd if point.trained and point.sd is not None else float("nan") for point in line.points]
-    colour, marker = line_with_spread(axis, values, means, spreads, number)
+    colour, marker = canvas.line_with_spread(axis, values, means, spreads, number)
     shared = [point for point in line.points if not point.trained]
     axis.plot(
         [point.value for point in shared],
@@ -118,7 +105,7 @@ def _draw(axis: Axes, line: Line, number: int) -> str:
 def _weight_function(axis: Axes, lines: Sequence[Line], values: Sequence[float]) -> None:
     """s of Eq. 7 over the class sizes of a long-tailed setting, if there is one; a curve per beta."""
     line = next((line for line in lines if line.kind == "long_tailed"), lines[0])
-    shades = ramp("viridis", [0.85 * number / max(len(values) - 1, 1) for number in range(len(values))])
+    shades = canvas.ramp("viridis", [0.85 * number / max(len(values) - 1, 1) for number in range(len(values))])
     for value, colour in zip(values, shades, strict=True):
         strengths = strength_of(line.counts, beta=value, std=line.std)
         axis.plot(line.counts, strengths, color=colour, marker=".", linewidth=1.3, label=f"β = {value:g}")
@@ -126,7 +113,7 @@ def _weight_function(axis: Axes, lines: Sequence[Line], values: Sequence[float])
     axis.xaxis.set_major_formatter("{x:,.0f}")
     axis.minorticks_off()
     axis.set_ylim(-0.02, 0.55)
-    axis_labels(axis, f"training images N of a class ({line.name})")
+    canvas.axis_labels(axis, f"training images N of a class ({line.name})")
     same = all(furthest_apart(line.counts, (line.std, values[0]), (line.std, value)) < SAME_POINT for value in values)
     # Curves that lie upon one another look like a single one.
     made = axis.legend(

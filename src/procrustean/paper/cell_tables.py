@@ -9,7 +9,7 @@ from typing import Literal
 
 from procrustean.base.escaping import latex_prose
 from procrustean.base.files import write_atomically
-from procrustean.base.table_formats import NOTHING, Cell, Column, Table, measured_cell, to_latex, to_markdown
+from procrustean.base.table_formats import NOTHING, Cell, Column, Table, measured_cell, table_of, to_latex, to_markdown
 from procrustean.paper.comparison import SIGNS, STAND_IN, Beside, table_cells
 from procrustean.paper.definitions import Cell as Place
 from procrustean.paper.definitions import Definitions, TableSpec
@@ -35,13 +35,7 @@ _METRICS = {"top1": "top-1", "top5": "top-5"}
 
 
 def legend(data_seed: int = 0, *, paper: bool = True, held_out: bool = True) -> str:
-    """How to read the tables of the runs with one data seed.
-
-    Args:
-        data_seed: which images of a class were kept.
-        paper: whether the tables have the paper's numbers; those of one's own have not.
-        held_out: whether they have a held-out column.
-    """
+    """How to read the tables of the runs with one data seed."""
     published = "the published sets (data seed 0)" if paper else "the sets of data seed 0"
     images = published if data_seed == 0 else f"the sets of data seed {data_seed}"
     return _OURS.format(images=images, held_out=_HELD_OUT * held_out) + (_BESIDE_THE_PAPER if paper else "") + "."
@@ -126,9 +120,8 @@ def overview_table(spec: TableSpec, cells: Sequence[Beside]) -> Table:
     for row in spec.rows:
         found = [by_place.get((row.name, column)) for column in measured]
         if any(c is not None and c.seeds for c in found):
-            rows.append((Cell(row.name), *(Cell(_short(c)) for c in found)))
-    columns = (Column("row", "oracle / paper", numeric=False), *(Column(name, name) for name in measured))
-    return Table(spec.title, columns, tuple(rows))
+            rows.append((row.name, *map(_short, found)))
+    return table_of(spec.title, {"row": "oracle / paper", **{name: name for name in measured}}, rows)
 
 
 def _short(cell: Beside | None) -> str:
@@ -188,20 +181,15 @@ def listing(definitions: Definitions, store: Store, *, data_seed: int = 0) -> Ta
     for name, spec in definitions.tables.items():
         cells = table_cells(spec, store, data_seed=data_seed)
         here = {cell.cell for cell in cells if cell.seeds > 0}
-        rows.append((Cell(name), Cell(f"{len(here)} of {len(cells)}"), Cell(spec.title), Cell(spec.place)))
+        rows.append((name, f"{len(here)} of {len(cells)}", spec.title, spec.place))
         measured |= here
     for name, suite in definitions.suites.items():
         parts = ", ".join(dict.fromkeys(part.table for part in suite.parts))
         places = definitions.cells(suite.parts)
         share = f"{len(measured.intersection(places))} of {len(places)}"
-        rows.append((Cell(name), Cell(share), Cell(suite.title), Cell(f"suite: {parts}")))
-    columns = (
-        Column("table", "table", numeric=False),
-        Column("measured", "measured"),
-        Column("title", "what", numeric=False),
-        Column("place", "where", numeric=False),
-    )
-    return Table("Tables and suites", columns, tuple(rows))
+        rows.append((name, share, suite.title, f"suite: {parts}"))
+    headings = {"table": "table", "measured": "measured", "title": "what", "place": "where"}
+    return table_of("Tables and suites", headings, rows, words=("table", "title", "place"))
 
 
 def finished_tables(

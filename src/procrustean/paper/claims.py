@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from procrustean.base.table_formats import NOTHING, Cell, Column, Table, to_markdown
+from procrustean.base.table_formats import NOTHING, Table, table_of, to_markdown
 from procrustean.paper.claims_list import CLAIMS, KINDS, Claim, Setting
 from procrustean.paper.mfw_lines import Line, Option, families, lines_of, names, settings_of, values_of
 from procrustean.paper.page_parts import placed
@@ -97,18 +97,11 @@ def coverage(results: Sequence[Result]) -> str:
 def claims_table(results: Sequence[Result]) -> Table:
     """Every claim with the values of ERM and MFW and whether it was seen."""
     runs = sorted_runs(results)
-    columns = (
-        Column("place", "paper", numeric=False),
-        Column("claim", "claim", numeric=False),
-        Column("measured", "measured", numeric=False),
-        Column("erm", "ERM"),
-        Column("mfw", "MFW"),
-        Column("published", "published"),
-        Column("seen", "seen", numeric=False),
-    )
+    headings = {"place": "paper", "claim": "claim", "measured": "measured", "erm": "ERM", "mfw": "MFW"}
+    headings |= {"published": "published", "seen": "seen"}
     rows = [_row(claim, runs) for claim in CLAIMS]
     rows += [_best_of(runs, option, std) for option, std in ALONG]
-    return Table("The paper's claims", columns, tuple(tuple(Cell(text) for text in row) for row in rows))
+    return table_of("The paper's claims", headings, rows, words=("place", "claim", "measured", "seen"))
 
 
 #: The figures of the analyses, by the names of their files -> what they show.

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from procrustean.base.table_formats import NOTHING, Cell, Column, Statistic, Table, measured_cell
+from procrustean.base.table_formats import NOTHING, Cell, Statistic, Table, measured_cell, table_of
 from procrustean.paper.comparison import Beside, beside
 from procrustean.paper.definitions import Cell as Place
 from procrustean.paper.definitions import TableSpec
 from procrustean.paper.result_store import Store
 from procrustean.records.best_of_many import Mean, above, behind, doubts, leader
-from procrustean.records.groups import (
-    summarise,
-)
+from procrustean.records.groups import summarise
 from procrustean.records.several_runs import last_held_out
 
 
@@ -90,30 +88,25 @@ def judge(
 
 def judgement_table(spec: TableSpec, judgement: Judgement) -> Table:
     """The readings of one setting: chosen on the held-out images, the test set only beside them."""
-    columns = (
-        Column("reading", "reading", numeric=False),
-        Column("seeds", "seeds"),
-        Column("judged", "held-out images, last epoch", measured=True),
-        Column("last", "test, last", measured=True),
-        Column("held_out", "test, epoch chosen on them", measured=True),
-        Column("oracle", "test, oracle", measured=True),
-        Column("paper", "paper"),
-    )
+    measured = {"judged": "held-out images, last epoch", "last": "test, last"}
+    measured |= {"held_out": "test, epoch chosen on them", "oracle": "test, oracle"}
     title = f"{spec.title}: {judgement.column}, judged on {judgement.images} held-out images"
-    return Table(title, columns, tuple(_line(r, r.name == judgement.best.name) for r in judgement.readings))
+    rows = [_line(reading, reading.name == judgement.best.name) for reading in judgement.readings]
+    headings = {"reading": "reading", "seeds": "seeds", **measured, "paper": "paper"}
+    return table_of(title, headings, rows, measured=measured)
 
 
-def _line(reading: Reading, best: bool) -> tuple[Cell, ...]:
+def _line(reading: Reading, best: bool) -> tuple[str | Cell, ...]:
     test, seeds = reading.test, reading.judged.n
     name = reading.name if reading.same_as is None else f"{reading.name} (the same runs as {reading.same_as})"
     return (
-        Cell(name),
-        Cell(str(seeds)),
+        name,
+        str(seeds),
         measured_cell(reading.judged, runs=seeds, best=best),
         measured_cell(test.last, runs=seeds),
         measured_cell(test.held_out, runs=seeds),
         measured_cell(test.oracle, runs=seeds),
-        Cell(NOTHING if test.paper is None else test.paper.text),
+        NOTHING if test.paper is None else test.paper.text,
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec.structs import asdict
 
 from procrustean.base.errors import RunError
-from procrustean.data.sets.table import known
+from procrustean.data.sets.data_set_table import known
 from procrustean.data.sources import is_named
 from procrustean.records.groups import Group, group_results
 from procrustean.records.identity import comparable, data_setting

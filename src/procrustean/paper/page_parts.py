@@ -11,12 +11,7 @@ from procrustean.base.files import write_atomically
 
 
 def read_page(path: Path, advice: str) -> str:
-    """The text of a page.
-
-    Args:
-        path: of the page.
-        advice: what to do where it cannot be read.
-    """
+    """The text of a page."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
@@ -26,13 +21,7 @@ def read_page(path: Path, advice: str) -> str:
 
 
 def replace_page(path: Path, text: str, advice: str) -> None:
-    """Write a page, as a whole or not at all: what was written by hand outlives a full disk.
-
-    Args:
-        path: of the page; where it is a link, what it leads to is replaced.
-        text: all of it.
-        advice: what to do where it cannot be written.
-    """
+    """Write a page, as a whole or not at all: what was written by hand outlives a full disk."""
     write_atomically(path.resolve() if path.is_symlink() else path, text.encode(), advice)
 
 

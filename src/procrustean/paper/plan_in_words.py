@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from procrustean.base.console import duration_text
-from procrustean.base.table_formats import Cell, Column, Table
+from procrustean.base.console import duration_text, number_of
+from procrustean.base.table_formats import Table, table_of
 from procrustean.paper.definitions import Cell as Place
 from procrustean.paper.planning import Plan, PlannedRun, absent_data
 from procrustean.runs.cost import GUESSED_IMAGES, predicted_seconds
@@ -23,16 +23,11 @@ def plan_table(plan: Plan) -> Table:
     rows = []
     for (cell, held_out), runs in groups.items():
         images = "unknown" if runs[0].images is None else images_text(runs[0].images)
-        texts = (cell.table, cell.row + held_out, cell.column, _seeds_text(cell, runs), images)
-        rows.append(tuple(map(Cell, texts)))
-    headings = ("table", "row", "column", "seeds")
-    columns = (
-        *(Column(name, name, numeric=False) for name in headings),
-        Column("images", "images a run"),
-    )
+        rows.append((cell.table, cell.row + held_out, cell.column, _seeds_text(cell, runs), images))
+    words = {"table": "table", "row": "row", "column": "column", "seeds": "seeds"}
     seeds = {run.config.seed for run in plan.runs}
     order = "within a table seed by seed, cells in this order" if len(seeds) > 1 else "in the order of training"
-    return Table(f"Plan, {order}", columns, tuple(rows))
+    return table_of(f"Plan, {order}", {**words, "images": "images a run"}, rows, words=words)
 
 
 def _seeds_text(cell: Place, runs: Sequence[PlannedRun]) -> str:
@@ -57,9 +52,8 @@ def plan_text(plan: Plan, *, rate: float, width: int, machine: str) -> str:
     """What is left of the plan and what it comes to, and which runs have failed."""
     remaining = plan.remaining
     done, begun, failed = (len(plan.in_state(state)) for state in ("done", "begun", "failed"))
-    runs = f"{len(plan.runs)} run{'s' * (len(plan.runs) != 1)}"
     lines = [
-        f"{runs}: {done} done, {begun} begun, {len(plan.in_state('waiting'))} to do"
+        f"{number_of(len(plan.runs), 'run')}: {done} done, {begun} begun, {len(plan.in_state('waiting'))} to do"
         + (f", {failed} failed (--retry tries them again)" if failed else "")
     ]
     if remaining:
@@ -77,9 +71,7 @@ def _time_text(runs: Sequence[PlannedRun], *, rate: float, width: int, machine: 
 def _images_to_train_on(runs: Sequence[PlannedRun]) -> str:
     known = [round(run.images * run.to_do) for run in runs if run.images is not None]
     unknown = len(runs) - len(known)
-    guessed = (
-        f"{unknown} run{'s' * (unknown != 1)} on an unknown number of images, taken for {GUESSED_IMAGES:,} an epoch"
-    )
+    guessed = f"{number_of(unknown, 'run')} on an unknown number of images, taken for {GUESSED_IMAGES:,} an epoch"
     parts = [f"{images_text(sum(known))} images to train on"] * bool(known) + [guessed] * bool(unknown)
     return " and ".join(parts)
 
@@ -100,5 +92,5 @@ def blocked_lines(plan: Plan) -> list[str]:
     lines = []
     for reason, cells in plan.blocked.items():
         tables = ", ".join(dict.fromkeys(cell.table for cell in cells))
-        lines.append(f"left out: {len(cells)} cell{'s' * (len(cells) != 1)} of {tables}: {reason}")
+        lines.append(f"left out: {number_of(len(cells), 'cell')} of {tables}: {reason}")
     return lines

@@ -12,7 +12,7 @@ from typing import Literal
 from procrustean.base.errors import ConfigError, ProcrusteanError, RunError, suggestion
 from procrustean.base.files import expanded
 from procrustean.base.own_code import is_usable, plain_name
-from procrustean.data.sets.table import DATA_SETS, known
+from procrustean.data.sets.data_set_table import DATA_SETS, known
 from procrustean.data.sources import is_named
 from procrustean.engine.training import Position
 from procrustean.paper.comparison import held_out_variant

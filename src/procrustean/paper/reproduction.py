@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from procrustean.base.table_formats import Cell, Column, Table, to_markdown
+from procrustean.base.table_formats import Table, table_of, to_markdown
 from procrustean.paper.cell_tables import column_table, held_out_note, legend, measured_columns, overview_table
 from procrustean.paper.comparison import SIGNS, Beside, Mark, table_cells
 from procrustean.paper.definitions import Definitions, TableSpec
@@ -107,11 +107,9 @@ def _tally(definitions: Definitions, cells: dict[str, list[Beside]]) -> Table:
         if published:
             marks = Counter(cell.mark for cell in published)
             measured = sum(cell.seeds > 0 for cell in published)
-            counts = [Cell(str(marks[mark])) for mark in order]
-            rows.append((Cell(name), Cell(str(len(published))), Cell(str(measured)), *counts))
+            rows.append((name, str(len(published)), str(measured), *(str(marks[mark]) for mark in order)))
     headings = ("table", "cells", "measured", *(SIGNS[mark] for mark in order))
-    columns = tuple(Column(heading, heading, numeric=heading != "table") for heading in headings)
-    return Table("Cells of the paper's tables", columns, tuple(rows))
+    return table_of("Cells of the paper's tables", dict(zip(headings, headings, strict=True)), rows)
 
 
 def _section(spec: TableSpec, store: Store, cells: list[Beside]) -> str:

@@ -17,11 +17,6 @@ from procrustean.paper.same_runs import (
     OTHER_IMAGES,
     Stored,
     canonical,
-    counts_before,
-    older_text,
-    on_newest_images,
-    other_images,
-    path_of,
     trained_as_today,
     unmeasured,
     whatever_the_seed,
@@ -82,11 +77,11 @@ class Store:
             return []
         # Runs on different images are no repeats of one another, nor rivals in a column: those on the newest images of
         # their source count, in whichever row these were trained on.
-        newest = on_newest_images(max(found, key=lambda stored: stored.written), self.kept.values())
+        newest = max(found, key=lambda stored: stored.written).on_newest_images(self.kept.values())
         for stored in found:
-            if other_images(stored, newest):
-                self._say_once(older_text(stored, newest))
-        return [stored.result for stored in found if not other_images(stored, newest)]
+            if stored.images != newest.images:
+                self._say_once(stored.older_text(newest))
+        return [stored.result for stored in found if stored.images == newest.images]
 
     def with_seeds(self, seeds: int | None) -> Store:
         """The same store, of which only the training seeds 0, 1, ... up to so many are seen; None for all."""
@@ -112,9 +107,9 @@ class Store:
         now = images_now() if stored is not None or directories else None
         if now is None:
             return
-        if stored is not None and stored.source_hash != now:
+        if stored is not None and stored.images != now:
             self._forget(stored)
-            self._leave_out(path_of(stored), run.source)
+            self._leave_out(stored.path, run.source)
         for directory, images in [*directories.items()]:
             if images != now:
                 del directories[directory]
@@ -225,15 +220,15 @@ class Store:
         if other is None:
             self._remember(stored)
             return
-        first, second = (stored, other) if counts_before(stored, other) else (other, stored)
+        first, second = (stored, other) if stored.counts_before(other) else (other, stored)
         self._remember(first)
-        if other_images(first, second):
-            self._outdated.add(path_of(second))
-            self._say_once(older_text(second, first))
+        if first.images != second.images:
+            self._outdated.add(second.path)
+            self._say_once(second.older_text(first))
             return
         differ = first.result.record.selections != second.result.record.selections
         apart = ", but has other numbers; remove the one that does not count" if differ else ""
-        self._say(f"left out: {path_of(second)} is the same run as {path_of(first)}{apart}")
+        self._say(f"left out: {second.path} is the same run as {first.path}{apart}")
 
     def _remember(self, stored: Stored) -> Stored:
         self.kept[stored.config.hash] = stored

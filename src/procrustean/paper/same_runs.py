@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
@@ -33,11 +34,8 @@ def canonical(config: RunSpec) -> RunSpec:
     >>> canonical(RunSpec("cifar10", "step", 100, method="mfw", options={"alpha": 5, "layer": "group2"})).options
     {}
     """
-    config = _usual_recipe(config)
-    settings = config.to_json()
-    key = tuple((name, _hashable(settings[name])) for name in settings if name not in ("run_dir", "data_dir", "seed"))
-    changes = _changes(key)
-    return replace(config, **changes)
+    settings = {**config.to_json(), "run_dir": None, "data_dir": None, "seed": 0}
+    return replace(config, **_changes(json.dumps(settings)))
 
 
 def unmeasured(config: RunSpec) -> RunSpec:
@@ -46,16 +44,9 @@ def unmeasured(config: RunSpec) -> RunSpec:
     return replace(config, **plain)
 
 
-def _usual_recipe(config: RunSpec) -> RunSpec:
-    """The recipe of the data set under the name of today; "paper" has always stood for it."""
-    usual: Any = _DEFAULTS["recipe"]
-    return replace(config, recipe=usual) if config.recipe == "paper" else config
-
-
 @cache
-def _changes(key: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
-    settings = {name: dict(value) if name == "options" else value for name, value in key}
-    config = RunSpec.from_json(settings)
+def _changes(settings: str) -> dict[str, Any]:
+    config = RunSpec.from_json(json.loads(settings))
     unset: dict[str, Any] = dict.fromkeys(CHANGES_OF_RECIPE)
     plain = recipe_of(replace(config, **unset))
     changes: dict[str, Any] = {n: None for n in CHANGES_OF_RECIPE if getattr(config, n) == getattr(plain, n)}
@@ -72,22 +63,14 @@ def _changes(key: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
 
 def _mfw_options(config: RunSpec, options: dict[str, Any]) -> dict[str, Any]:
     """Options of MFW without those whose default depends on the data, where they equal it."""
-    net = config.net or recipe_of(config).net
-    if options.get("layer") == _second_group(net):
-        options = _without(options, "layer")
-    if config.imbalance == "natural":
-        return options
-    kind = config.imbalance
-    if options.get("alpha") == usual_value("alpha", config.source, kind):
-        options = _without(options, "alpha")
-    counts = training_counts(config)
-    if counts is not None and ("std" in options or "beta" in options):
+    usual: dict[str, Any] = {"layer": _second_group(config.net or recipe_of(config).net)}
+    if (kind := config.imbalance) != "natural":
+        usual |= {"alpha": usual_value("alpha", config.source, kind), "beta": DEFAULT_BETA[kind]}
+        counts = training_counts(config) if {"std", "beta"} & set(options) else None
         own = options.get("std", "geometric"), options.get("beta", DEFAULT_BETA[kind])
-        if furthest_apart(counts, own, ("geometric", DEFAULT_BETA[kind])) < SAME_RUN:
-            return _without(options, "std", "beta")
-    if options.get("beta") == DEFAULT_BETA[kind]:
-        options = _without(options, "beta")
-    return options
+        if counts is not None and furthest_apart(counts, own, ("geometric", DEFAULT_BETA[kind])) < SAME_RUN:
+            usual |= {"std": own[0], "beta": own[1]}
+    return {name: value for name, value in options.items() if value != usual.get(name, ...)}
 
 
 @cache
@@ -96,22 +79,11 @@ def _second_group(net: str) -> str:
     return layers_of(net).second_group
 
 
-def _without(options: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if name not in names}
-
-
-def _hashable(value: Any) -> Any:
-    if isinstance(value, dict):
-        return tuple(sorted((name, _hashable(inner)) for name, inner in value.items()))
-    return tuple(map(_hashable, value)) if isinstance(value, list) else value
-
-
 def trained_as_today(options: Mapping[str, Any], recipe: Recipe, config: RunSpec) -> bool:
     """Whether options and recipe of a run are those that its settings stand for today.
 
     With an older version it may have been trained with other defaults; it is then not the run it looks like.
     """
-    config = _usual_recipe(config)
     try:
         usual = recipe_of(config)
         defaults = effective_options(config)
@@ -133,61 +105,54 @@ class Stored:
     result: Result
 
     @property
-    def source_hash(self) -> str:
-        """Of the images that the source held."""
+    def path(self) -> Path:
+        """The file of the result."""
+        assert self.result.path is not None
+        return self.result.path
+
+    @property
+    def images(self) -> str:
+        """The hash of the images that the source held."""
         return self.result.data.source_hash
 
     @cached_property
     def written(self) -> float:
         """When the run was finished, in seconds; where the record does not say it, when the file was written."""
         told = self.result.record.finished_at
-        return path_of(self).stat().st_mtime if told is None else told.timestamp()
+        return self.path.stat().st_mtime if told is None else told.timestamp()
+
+    def counts_before(self, other: Stored) -> bool:
+        """Of two results of the same run: on different images the newer counts, else the one named after the run."""
+        if self.images != other.images:
+            return self.written > other.written
+        return self._is_named_after_the_run > other._is_named_after_the_run
+
+    @property
+    def _is_named_after_the_run(self) -> bool:
+        return self.path.stem.startswith(self.config.slug)
+
+    def on_newest_images(self, among: Iterable[Stored]) -> Stored:
+        """The newest of the runs whose images were loaded as those of this one, which is one of them.
+
+        Images of the user's own may be changed between two runs. Those of known data sets are what they are, and which
+        of their classes are taken is a matter of the settings.
+        """
+        if is_named(self.config.source):
+            return self
+        return max((other for other in among if other._loaded == self._loaded), key=lambda other: other.written)
+
+    @property
+    def _loaded(self) -> dict[str, object]:
+        return {**source_settings(self.config), "data_dir": None, "classes": self.config.classes}
+
+    def older_text(self, newest: Stored) -> str:
+        """Why it is left out."""
+        return f"left out: {self.path} {OTHER_IMAGES} {newest.path}, which is newer"
 
 
 def whatever_the_seed(config: RunSpec) -> str:
     """What the runs of one setting have in common, of settings in the form by which runs are told apart."""
     return replace(config, seed=0).hash
-
-
-def path_of(stored: Stored) -> Path:
-    """The file of a result."""
-    assert stored.result.path is not None
-    return stored.result.path
-
-
-def other_images(one: Stored, other: Stored) -> bool:
-    """Whether two runs were trained on different images of their source."""
-    return one.source_hash != other.source_hash
-
-
-def counts_before(one: Stored, other: Stored) -> bool:
-    """Which of two results of the same run counts: of different images the newer, else the one named after the run."""
-    if other_images(one, other):
-        return one.written > other.written
-    return _is_named_after_the_run(one) > _is_named_after_the_run(other)
-
-
-def _is_named_after_the_run(stored: Stored) -> bool:
-    return path_of(stored).stem.startswith(stored.config.slug)
-
-
-def on_newest_images(stored: Stored, among: Iterable[Stored]) -> Stored:
-    """The newest of the runs whose images were loaded as those of this one, which is one of them.
-
-    Images of the user's own may be changed between two runs. Those of known data sets are what they are, and which of
-    their classes are taken is a matter of the settings.
-    """
-    if is_named(stored.config.source):
-        return stored
-    return max((other for other in among if _loaded_as(other) == _loaded_as(stored)), key=lambda other: other.written)
-
-
-def _loaded_as(stored: Stored) -> dict[str, object]:
-    return {**source_settings(stored.config), "data_dir": None, "classes": stored.config.classes}
-
-
-def older_text(stored: Stored, newest: Stored) -> str:
-    return f"left out: {path_of(stored)} {OTHER_IMAGES} {path_of(newest)}, which is newer"
 
 
 def why_not_usable(config: RunSpec) -> str | None:

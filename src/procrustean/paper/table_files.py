@@ -65,13 +65,7 @@ def paper_definitions() -> Definitions:
 
 
 def read_definitions(content: Any, *, origin: str, published: bool = False) -> Definitions:
-    """Tables and suites from plain data; what is missing or misspelt is refused by name.
-
-    Args:
-        content: what a file of tables holds.
-        origin: the file, for errors.
-        published: whether these are the paper's tables, not a user's.
-    """
+    """Tables and suites from plain data; what is missing or misspelt is refused by name."""
     file = _read(content, FileOfTables, origin)
     shared = {name: _checked(settings, f"{origin}, column {name!r}") for name, settings in file.columns.items()}
     tables = {
@@ -139,13 +133,7 @@ def _names_sources(table: TableInFile) -> bool:
 
 
 def _checked(content: Any, where: str, method: Any = None) -> Settings:
-    """Settings of runs; unknown ones are refused by name.
-
-    Args:
-        content: what a file says.
-        where: its place.
-        method: that they are for, where they name none.
-    """
+    """Settings of runs; unknown ones are refused by name."""
     settings = _read(content, Settings, where)
     known = [f.name for f in fields(RunSpec) if f.name not in _ASKED_FOR]
     for name in settings:

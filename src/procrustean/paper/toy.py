@@ -45,13 +45,7 @@ class Outcome:
 
 
 def run_toy(output: Path, *, reporter: Reporter, **changes: Any) -> Outcome:
-    """Train ERM and MFW, unless they are trained already, and draw their features along the epochs.
-
-    Args:
-        output: folder for the runs and the figures.
-        reporter: where progress goes.
-        changes: settings of `RunSpec` other than the paper's, such as a smaller source.
-    """
+    """Train ERM and MFW, unless they are trained already, and draw their features along the epochs."""
     changes = {name: value for name, value in changes.items() if value is not None}
     setting = {**SETTING, **changes}
     if setting["source"] != SETTING["source"] and "classes" not in changes:

@@ -169,13 +169,7 @@ def first_rate() -> float:
 
 
 class Progress:
-    """Adds up the runs' epochs, and says from time to time how many are done and how long the rest will take.
-
-    Args:
-        runs: those to be trained.
-        reporter: where lines, and with `details` the bars of single runs, go.
-        width: runs at a time.
-    """
+    """Adds up the runs' epochs, and says from time to time how many are done and how long the rest will take."""
 
     def __init__(
         self,

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from procrustean.base.table_formats import Cell, Column, Statistic, Table, measured_cell, to_markdown
+from procrustean.base.table_formats import Statistic, Table, measured_cell, table_of, to_markdown
 from procrustean.methods.make import entry as method_entry
 from procrustean.paper.definitions import Definitions
 from procrustean.paper.page_parts import by_hand, paragraph
 from procrustean.paper.result_store import Store
 from procrustean.records.best_of_many import RULE, Mean, above, doubts, leader
-from procrustean.records.groups import (
-    Group,
-)
+from procrustean.records.groups import Group
 
 INTRODUCTION = """\
 # Which method
@@ -105,28 +103,15 @@ def advice_page(definitions: Definitions, store: Store, previous: str = "") -> s
 
 def ranking_table(ranking: Ranking) -> Table:
     """The methods of a setting with their price."""
-    columns = (
-        Column("method", "method", numeric=False),
-        Column("epochs", "epochs"),
-        Column("cost", "cost"),
-        Column("seeds", "seeds"),
-        Column("last", "last epoch", measured=True),
-        Column("minor", "minor", measured=True),
-    )
     rows = []
     for entry in ranking.entries:
         seeds = len(entry.group.results)
-        rows.append(
-            (
-                Cell(entry.name),
-                Cell(entry.group.length),
-                Cell(f"{relative_cost(entry.group):.1f}"),
-                Cell(str(seeds)),
-                measured_cell(entry.last, runs=seeds, best=seeds > 1 and entry is ranking.first),
-                measured_cell(entry.group.statistic("minor"), runs=seeds),
-            )
-        )
-    return Table(ranking.title, columns, tuple(rows))
+        last = measured_cell(entry.last, runs=seeds, best=seeds > 1 and entry is ranking.first)
+        minor = measured_cell(entry.group.statistic("minor"), runs=seeds)
+        rows.append((entry.name, entry.group.length, f"{relative_cost(entry.group):.1f}", str(seeds), last, minor))
+    measured = {"last": "last epoch", "minor": "minor"}
+    headings = {"method": "method", "epochs": "epochs", "cost": "cost", "seeds": "seeds", **measured}
+    return table_of(ranking.title, headings, rows, measured=measured)
 
 
 def relative_cost(group: Group) -> float:

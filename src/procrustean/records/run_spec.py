@@ -215,7 +215,7 @@ class RunSpec:
                 "below 1, for example 0.15"
             )
         if self.fold is not None:
-            from procrustean.data.folds import checked_fold
+            from procrustean.data.fold_splits import checked_fold
 
             checked_fold(self.fold)
         if not 0 <= self.data_seed < 2**32:

@@ -4,7 +4,7 @@ from .diagnosis import Diagnosis as Diagnosis
 from .diagnosis import diagnose_run as diagnose_run
 from .figures.draw import draw_figure as draw_figure
 from .figures.draw import options_of as options_of
-from .figures.table import FIGURES as FIGURES
+from .figures.figure_table import FIGURES as FIGURES
 from .findings import Finding as Finding
 from .findings import verdict as verdict
 from .html_page import write_report as write_report

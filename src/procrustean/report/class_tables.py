@@ -7,7 +7,7 @@ from typing import Literal
 
 from procrustean.balance.metrics import FEW_BELOW, MANY_ABOVE, class_groups
 from procrustean.base.errors import RunError
-from procrustean.base.table_formats import NOTHING, Cell, Column, Statistic, Table, measured_cell
+from procrustean.base.table_formats import NOTHING, Cell, Statistic, Table, measured_cell, table_of
 from procrustean.records.groups import GROUP_METRICS, Group, split_by_data, summarise
 from procrustean.records.run_labels import data_text, distinct_labels
 from procrustean.records.run_record import Result, Selection
@@ -19,11 +19,7 @@ from procrustean.report.run_settings import given_settings
 RANKED = {"auroc": "AUROC", "average_precision": "average precision"}
 UNMARKED = " The best are not marked: the choice was made on the held-out images, and test results had no say."
 #: What a table of classes begins with.
-COLUMNS = (
-    Column("class", "class", numeric=False),
-    Column("train_images", "training images"),
-    Column("test_images", "test images"),
-)
+COLUMNS = {"class": "class", "train_images": "training images", "test_images": "test images"}
 
 
 def per_class(
@@ -36,19 +32,21 @@ def per_class(
     """
     groups = _of_the_same_data(groups)
     first, labels = groups[0], _labels(groups)
-    columns = [*COLUMNS, *(Column(f"{label} {metric}", label, measured=True) for label in labels)]
+    measured = {f"{label} {metric}": label for label in labels}
     values = [group.per_class(metric, selection) for group in groups]
     was_compared, images = any(choices(groups).values()), [group.data_seeds for group in groups]
-    rows = []
-    for index, described in enumerate(_class_cells(first, selection)):
-        statistics = [value[index] for value in values]
-        rows.append((*described, *measured_cells(statistics, groups, images, marked=not was_compared)))
-    return Table(
-        title=f"Test {metric} per class in %, {SELECTIONS[selection]}: {data_text(first)}",
-        columns=tuple(columns),
-        rows=tuple(rows),
+    cells = [
+        measured_cells(list(statistics), groups, images, marked=not was_compared)
+        for statistics in zip(*values, strict=True)
+    ]
+    rows = zip(_class_cells(first, selection), cells, strict=True)
+    return table_of(
+        f"Test {metric} per class in %, {SELECTIONS[selection]}: {data_text(first)}",
+        COLUMNS | measured,
+        [(*described, *own) for described, own in rows],
+        measured=measured,
         note=repeats_note(groups, "columns")
-        + (UNMARKED if was_compared else _about_bold(rows, "row"))
+        + (UNMARKED if was_compared else _about_bold(cells, "row"))
         + given_settings(groups, labels).remark,
         shared=(("data", data_text(first)),),
     )
@@ -62,20 +60,13 @@ def by_class(group: Group, selection: Selection = "last") -> Table:
         name: _measured_per_class(group, name) if selection == "last" else [] for name in ("auroc", "average_precision")
     }
     ranked = {name: values for name, values in ranked.items() if any(values)}
-    return Table(
-        title=f"Test results by class in %, {SELECTIONS[selection]}",
-        columns=(
-            *COLUMNS,
-            Column("recall", "recall", measured=True),
-            Column("precision", "precision", measured=True),
-            *(Column(name, RANKED[name], measured=True) for name in ranked),
-        ),
-        rows=tuple(
-            (*described, *(measured_cell(value, runs=runs) for value in values))
-            for described, *values in zip(
-                _class_cells(group, selection), recall, precision, *ranked.values(), strict=True
-            )
-        ),
+    measured = {"recall": "recall", "precision": "precision", **{name: RANKED[name] for name in ranked}}
+    rows = zip(_class_cells(group, selection), recall, precision, *ranked.values(), strict=True)
+    return table_of(
+        f"Test results by class in %, {SELECTIONS[selection]}",
+        COLUMNS | measured,
+        [(*described, *(measured_cell(value, runs=runs) for value in values)) for described, *values in rows],
+        measured=measured,
         note=f"{repeats_note([group])} "
         * (runs > 1)
         + "Recall: the share of a class that is found. Precision: the share of the answers with this class that are "
@@ -92,15 +83,12 @@ def _measured_per_class(group: Group, name: str) -> list[Statistic | None]:
     return [summarise(values) for values in zip(*found, strict=True)] if all(found) else []
 
 
-def _class_cells(group: Group, selection: Selection) -> list[tuple[Cell, Cell, Cell]]:
+def _class_cells(group: Group, selection: Selection) -> list[tuple[str, str, str]]:
     """Name, training and test images of every class."""
     metrics = group.results[0].metrics(selection)
     confusion = None if metrics is None else metrics.confusion
     tested = [NOTHING] * len(group.classes) if confusion is None else [str(sum(row)) for row in confusion]
-    return [
-        (Cell(name), Cell(str(count)), Cell(test))
-        for name, count, test in zip(group.classes, group.counts, tested, strict=True)
-    ]
+    return list(zip(group.classes, map(str, group.counts), tested, strict=True))
 
 
 def by_class_size(groups: Sequence[Group], selection: Selection = "last") -> Table:
@@ -112,13 +100,11 @@ def by_class_size(groups: Sequence[Group], selection: Selection = "last") -> Tab
     groups = _of_the_same_data(groups)
     first, labels = groups[0], _labels(groups)
     members = class_groups(first.counts)
-    columns = [Column("method", "method", numeric=False)]
-    cells: list[list[Cell]] = [[Cell(label) for label in labels]]
     was_compared, images = any(choices(groups).values()), [group.data_seeds for group in groups]
-    for name in GROUP_METRICS:
-        statistics = [group.statistic(name, selection) for group in groups]
-        columns.append(Column(name, name, measured=True))
-        cells.append(measured_cells(statistics, groups, images, marked=not was_compared))
+    cells = [
+        measured_cells([group.statistic(name, selection) for group in groups], groups, images, marked=not was_compared)
+        for name in GROUP_METRICS
+    ]
     sizes = {
         "many": f"more than {MANY_ABOVE} training images",
         "medium": f"{FEW_BELOW} to {MANY_ABOVE}",
@@ -129,10 +115,11 @@ def by_class_size(groups: Sequence[Group], selection: Selection = "last") -> Tab
     listed = "; ".join(f"{name}: {sizes[name]} ({int(members[name].sum())} classes)" for name in GROUP_METRICS)
     marks = UNMARKED if was_compared else _about_bold(cells, "column")
     remark = marks + given_settings(groups, labels).remark
-    return Table(
-        title=f"Test recall by class size in %, {SELECTIONS[selection]}: {data_text(first)}",
-        columns=tuple(columns),
-        rows=tuple(zip(*cells, strict=True)),
+    return table_of(
+        f"Test recall by class size in %, {SELECTIONS[selection]}: {data_text(first)}",
+        {"method": "method", **{name: name for name in GROUP_METRICS}},
+        zip(labels, *cells, strict=True),
+        measured=GROUP_METRICS,
         note=f"{repeats_note(groups)} Means over the classes of a group. {listed}.{remark}",
         shared=(("data", data_text(first)),),
     )
@@ -172,20 +159,18 @@ ERRORS = {
 
 def calibration_errors(groups: Sequence[Group]) -> Table | None:
     """One row per setting whose runs were calibrated; None where none was, for want of held-out images."""
-    rows = [
-        (Cell(label), *(_cell(group, name) for name in ERRORS))
+    rows: list[tuple[str | Cell, ...]] = [
+        (label, *(_cell(group, name) for name in ERRORS))
         for group, label in zip(groups, distinct_labels(groups), strict=True)
         if any(map(_errors, group.results))
     ]
     if not rows:
         return None
-    return Table(
-        title="Expected calibration error of the probabilities on the test images in %",
-        columns=(
-            Column("method", "method", numeric=False),
-            *(Column(name, heading, measured=True) for name, heading in ERRORS.items()),
-        ),
-        rows=tuple(rows),
+    return table_of(
+        "Expected calibration error of the probabilities on the test images in %",
+        {"method": "method", **ERRORS},
+        rows,
+        measured=ERRORS,
         note="How far the probabilities of the predicted classes lie from the shares of them that are right, in the "
         "mean. They were calibrated on the held-out images. Without --prior, predict gives them for the class "
         "frequencies that the scores stand for.",

@@ -263,12 +263,7 @@ def _another_method(curves: Curves, why: str) -> Finding:
 
 
 def repeats_of(results: Sequence[Result]) -> list[Group]:
-    """The groups of several runs among them that can be judged together.
-
-    Args:
-        results: finished runs with what was measured of them; of those with the same settings and seeds the first
-            counts.
-    """
+    """The groups of several runs that can be judged together; of runs with the same settings and seeds one counts."""
     once: dict[tuple[str, object], Result] = {}
     for result in results:
         once.setdefault((comparable(setting_of(result)), result.repeat), result)
@@ -289,12 +284,7 @@ def _mean_of(group: Group) -> Curves | None:
 
 
 def verdicts_of(group: Group, rivals: Rivals) -> list[dict[str, Any]]:
-    """The weightiest sentences, and the others, about the mean of a group's runs and about each of them.
-
-    Args:
-        group: the runs.
-        rivals: the groups on the same data that are on the page, and what they are called there.
-    """
+    """The weightiest sentences, and the others, about the mean of a group's runs and about each of them."""
     measured = [result for result in group.results if result.record.probes is not None]
     told = [([result.repeat[0]], curves_of(result)) for result in measured]
     # What is said of a single run may be chance, so the mean stands first, of runs that were all measured.

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from procrustean.base.errors import ProcrusteanError
+from procrustean.data.sources import is_named
 from procrustean.records.finding_runs import CONFIG_FILE
 from procrustean.records.groups import Group
 from procrustean.records.run_record import Result, Selection
@@ -152,14 +153,22 @@ class ExampleFinder:
         """The test images of the first run that are wrong with the largest loss; none of data sets not a user's own."""
         folder = _run_directory(group.results[0])
         wrong = [] if folder is None else worst_mistakes(folder / PREDICTIONS, MISTAKES)
-        if folder is None or not wrong:
-            return []
-        try:
-            test = self._images(folder).test
-        except ProcrusteanError:
+        splits = self.own_images(group) if wrong else None
+        if splits is None:
             return wrong
+        test = splits.test
         at = {name: row for row, name in enumerate(test.names or [f"image {row}" for row in range(len(test))])}
         return [replace(one, picture=picture(test.images[at[one.file]])) for one in wrong if one.file in at]
+
+    def own_images(self, group: Group) -> Splits | None:
+        """The images of the first run, if its source is the user's own and is found."""
+        folder = _run_directory(group.results[0])
+        if folder is None or is_named(group.config.source):
+            return None
+        try:
+            return self._images(folder)
+        except ProcrusteanError:
+            return None
 
     def _images(self, folder: Path) -> Splits:
         from procrustean.records.run_folder import RunFolder

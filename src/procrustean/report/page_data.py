@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from procrustean.balance.metrics import class_groups
 from procrustean.base.table_formats import Table, readable, to_csv, to_latex
@@ -18,10 +18,13 @@ from procrustean.report.class_tables import by_class, by_class_size, calibration
 from procrustean.report.comparison_table import HEADLINES, SELECTIONS, at_least_one, comparison
 from procrustean.report.curves import class_curves, gradient_layers, overall_curves, shown_percent
 from procrustean.report.findings import Rivals, verdicts_of
-from procrustean.report.mistakes import ExampleFinder, Mistake, summed_confusion, worst_confusions
+from procrustean.report.look_alikes import Pictured, look_alikes, pictured_groups
+from procrustean.report.mistakes import ExampleFinder, Mistake, picture, summed_confusion, worst_confusions
+from procrustean.report.own_image_tables import intervals, trials_table
 from procrustean.report.run_settings import configuration, run_rows
-from procrustean.report.trials_table import trials_table
-from procrustean.report.uncertainty import intervals
+
+if TYPE_CHECKING:
+    from procrustean.data.imageset import Splits
 
 LARGEST_MATRIX = 30  # classes; beyond, only the worst confusions are shown
 MOST_UNFOLDED = 20  # classes whose table is shown without being asked for
@@ -38,12 +41,7 @@ QUANTITIES: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
 
 
 def page_data(results: Iterable[Result], *, finder: ExampleFinder | None = None) -> dict[str, Any]:
-    """Everything the page shows.
-
-    Args:
-        results: finished runs.
-        finder: finds example images of confusions; without it there are none.
-    """
+    """Everything the page shows."""
     groups = at_least_one(by_options(group_results(results)))
     blocks = split_by_data(groups)
     return {
@@ -92,6 +90,7 @@ def _setting(groups: Sequence[Group], finder: ExampleFinder | None) -> dict[str,
         "train": sum(first.counts),
         "test": first.results[0].record.selections.last.metrics.images,
         "matrix": len(first.classes) <= LARGEST_MATRIX,
+        "alike": [] if finder is None else _alike(finder.own_images(first)),
         "methods": [_method(group, label, named, finder) for label, group in named],
         "unfolded": len(first.classes) <= MOST_UNFOLDED,
         "tables": _tables(groups),
@@ -168,6 +167,27 @@ def _method(group: Group, label: str, rivals: Rivals, finder: ExampleFinder | No
         "mistakes": [] if finder is None else [_mistake(one) for one in finder.mistakes(group)],
         "verdicts": verdicts_of(group, rivals),
     }
+
+
+def _alike(splits: Splits | None) -> list[dict[str, Any]]:
+    """Images that may be the same, or belong together, for the reader to look at."""
+    if splits is None:
+        return []
+    likely = "" if splits.likely is None else splits.likely.how
+    sets = {
+        "Alike on two sides of a split: if they are the same, results are too good": look_alikes(splits),
+        f"Probably of one group, by {likely}: a group belongs on one side of a split": pictured_groups(splits),
+    }
+    return [
+        {"title": title, "sets": [[_pictured(image) for image in images] for images in alike]}
+        for title, alike in sets.items()
+        if alike
+    ]
+
+
+def _pictured(image: Pictured) -> dict[str, str]:
+    texts = {name: printable(getattr(image, name)) for name in ("file", "side", "label")}
+    return {**texts, "picture": picture(image.pixels)}
 
 
 def _mistake(one: Mistake) -> dict[str, Any]:

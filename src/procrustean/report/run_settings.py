@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
-from procrustean.base.console import duration_text
+from procrustean.base.console import duration_text, number_of
+from procrustean.base.own_code import SHOWN, short_name
 from procrustean.records.groups import Group
 from procrustean.records.identity import comparable, setting_of
 from procrustean.records.run_labels import data_text, named_settings
@@ -134,10 +135,12 @@ def _settings(result: Result) -> dict[tuple[str, str], str]:
     record, method = result.record, result.record.method
     found = {("method", "name"): method.name}
     if method.sha256 is not None:
-        found["method", "sha256"] = method.sha256
+        found["method", "sha256"] = method.sha256[:SHOWN]
     for name, value in method.options.items():
         found["method", name.replace("_", " ")] = _text(value)
-    found["method", "stages"] = ", ".join(f"{stage.name} ({stage.epochs} epochs)" for stage in method.stages)
+    found["method", "stages"] = ", ".join(
+        f"{stage.name} ({number_of(stage.epochs, 'epoch')})" for stage in method.stages
+    )
     for name, value in method.finish.items():
         found["method", f"{name} (set after training)"] = _text(value)
     found["method", "parameters"] = f"{method.parameters:,}"
@@ -181,4 +184,4 @@ def _text(value: Any) -> str:
         return ", ".join(_text(one) for one in value) or "none"
     if isinstance(value, Mapping):
         return ", ".join(f"{name}={_text(one)}" for name, one in value.items()) or "none"
-    return str(value)
+    return short_name(str(value))

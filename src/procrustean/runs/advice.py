@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from procrustean.base.console import duration_text
+from procrustean.base.console import duration_text, number_of
 from procrustean.base.errors import ConfigError
 from procrustean.data.image_lists import FileListing
 from procrustean.data.imageset import Splits
@@ -22,15 +22,14 @@ from procrustean.records.identity import Trial
 from procrustean.records.run_spec import ADVISED, AUTO, RunSpec
 from procrustean.runs.cost import CAUTION, Machine, this_machine
 from procrustean.runs.image_loading import Sources
-from procrustean.runs.method_advice import advised
+from procrustean.runs.method_advice import correction_text, with_correction
 from procrustean.runs.preparing import imbalanced, recipe_of
 from procrustean.runs.training_advice import (
     EVALUATIONS,
     Settings,
-    at_least_fewest,
-    choose_settings,
-    rate_for,
+    from_scratch,
     settings_of,
+    with_batch,
 )
 
 T = TypeVar("T")
@@ -89,7 +88,7 @@ def planned(
         given = ", ".join(config.options)
         raise ConfigError(f"options ({given}) received without the method they are for; name it: --method mfw")
     machine = machine or this_machine(config.device)
-    size_given, natural = config.image_size is not None, None
+    natural = None
     if splits is None:
         load = load or Sources()
         recipe_of(replace(config, method="mfw") if open_method else config)  # what is wrong is said before loading
@@ -97,7 +96,7 @@ def planned(
         splits = load(replace(config, image_size=size))
         if is_files(config.source) and config.recipe == "auto":
             config = replace(config, image_size=splits.train.images.shape[1])
-    return advise(config, splits, machine, size_given=size_given, natural=natural)
+    return advise(config, splits, machine, natural=natural)
 
 
 def _of_known_set(config: RunSpec) -> RunSpec:
@@ -109,23 +108,16 @@ def _of_known_set(config: RunSpec) -> RunSpec:
     return config
 
 
-def advise(config: RunSpec, splits: Splits, machine: Machine, *, size_given: bool, natural: int | None) -> Plan:
+def advise(config: RunSpec, splits: Splits, machine: Machine, *, natural: int | None) -> Plan:
     """The plan for images that are loaded, with its reasons; what the user has given stays.
 
     Args:
         config: what the user has given, and the size that the images have.
         splits: the images.
         machine: where they will be trained on.
-        size_given: whether the user has given that size.
         natural: the usual side of the files, if the size was chosen for them.
     """
-    asked = config
-    config, why = with_hold_out(config, splits.val is not None)
-    if asked.hold_out is None and asked.method not in (ADVISED, AUTO) and config.hold_out:
-        try:
-            trained_on(config, splits)
-        except ConfigError as error:  # who names a method has not asked for them
-            config, why = replace(config, hold_out=0), [NONE_HELD_OUT.format(str(error).partition(";")[0])]
+    config, why = holding_out(config, splits)
     if natural is not None and 2 * (config.image_size or natural) <= natural:
         why.append(
             f"images made smaller, from usually {natural} pixels to {config.image_size}; if that hides what matters: "
@@ -139,12 +131,11 @@ def advise(config: RunSpec, splits: Splits, machine: Machine, *, size_given: boo
     counts = _counts(*made)
     if is_open:
         shape = splits.train.images.shape[1:]
-        config, reason = _with_training(config, sum(counts), shape, machine, size_given=size_given)
+        config, reason = _with_training(config, sum(counts), shape, machine)
         why += reason
     if config.method == ADVISED:
-        advice = advised(counts)
-        config = replace(config, method=advice.choice.method, drw=config.drw or advice.choice.drw)
-        why.append(f"method {config.method}{' with DRW' * config.drw}: {advice.why}")
+        config = with_correction(config)
+        why.append(correction_text(config))
     return Plan(config, splits, tuple(why), made)
 
 
@@ -160,6 +151,17 @@ def with_hold_out(config: RunSpec, has_val: bool) -> tuple[RunSpec, list[str]]:
         return config, []
     why = f"{100 * HOLD_OUT:g} % of each class are held out, to choose and calibrate on"
     return replace(config, hold_out=HOLD_OUT), [why]
+
+
+def holding_out(config: RunSpec, splits: Splits) -> tuple[RunSpec, list[str]]:
+    """Settings that hold images out where there are enough and nothing else was asked for, and why."""
+    chosen, why = with_hold_out(config, splits.val is not None)
+    if config.hold_out is None and config.method != AUTO and chosen.hold_out:
+        try:
+            trained_on(chosen, splits)
+        except ConfigError as error:
+            return replace(config, hold_out=0), [NONE_HELD_OUT.format(str(error).partition(";")[0])]
+    return chosen, why
 
 
 def _refuse_none_to_compare_on(config: RunSpec) -> None:
@@ -179,9 +181,7 @@ def _counts(splits: Splits, data: Imbalanced) -> list[int]:
     return [int(n) for n in np.bincount(splits.train.labels[data.indices], minlength=len(splits.train.classes))]
 
 
-def settings_at(
-    config: RunSpec, images: int, shape: tuple[int, ...], machine: Machine, *, size_given: bool = False
-) -> Settings:
+def settings_at(config: RunSpec, images: int, shape: tuple[int, ...], machine: Machine) -> Settings:
     """Network, epochs and batch for images whose size is decided.
 
     Args:
@@ -189,38 +189,34 @@ def settings_at(
         images: trained on.
         shape: (height, width, channels) of the images.
         machine: where they are trained on.
-        size_given: whether the user asked for that size, and so for what it costs, as who names a network does.
     """
     height, width, channels = shape
     side = max(height, width)
-    if config.net is not None:
-        pretrained = config.pretrained is not None
-        return at_least_fewest(settings_of(config.net, side, images, channels, machine, pretrained=pretrained))
-    chosen = choose_settings(images, side, channels, machine)
-    if chosen.size != side:  # these images cannot be resized, or a size was asked for
-        chosen = _at_size(side, images, channels, machine)
-    return at_least_fewest(chosen) if size_given else chosen
+    if config.net is None:
+        return from_scratch(images, side, channels, machine, resizable=False)
+    return settings_of(config.net, side, images, channels, machine, pretrained=config.pretrained is not None)
 
 
-def _with_training(
-    config: RunSpec, images: int, shape: tuple[int, ...], machine: Machine, *, size_given: bool
-) -> tuple[RunSpec, list[str]]:
+def _with_training(config: RunSpec, images: int, shape: tuple[int, ...], machine: Machine) -> tuple[RunSpec, list[str]]:
     height, width, _ = shape
-    chosen = settings_at(config, images, shape, machine, size_given=size_given)
-    epochs, batch_size = _given(config.epochs, chosen.epochs), _given(config.batch_size, chosen.batch_size)
+    chosen = settings_at(config, images, shape, machine)
+    if config.batch_size is not None:
+        chosen = with_batch(chosen, config.batch_size)
+    epochs = _given(config.epochs, chosen.epochs)
     filled = replace(
         config,
+        recipe=chosen.recipe,
         net=config.net or chosen.net,
         epochs=epochs,
-        batch_size=batch_size,
-        lr=_given(config.lr, chosen.lr if chosen.pretrained else rate_for(batch_size)),
+        batch_size=chosen.batch_size,
+        lr=_given(config.lr, chosen.lr),
         evaluate_every=_given(config.evaluate_every, max(1, epochs // EVALUATIONS)),
     )
     if filled == config:
         return config, []
-    seconds = chosen.seconds * (filled.epochs or 1) / chosen.epochs
+    seconds = chosen.seconds * epochs / chosen.epochs
     where = "a GPU" if machine.device == "cuda" else f"a CPU with {machine.cores} core{'s' * (machine.cores > 1)}"
-    length = f"{filled.epochs} epoch{'s' * (filled.epochs != 1)}"
+    length = number_of(epochs, "epoch")
     text = (
         f"{filled.net} on images of {width} x {height}, {length} in batches of {filled.batch_size}: what "
         f"{where} trains on {images} images in about {duration_text(seconds)}, {CAUTION}"
@@ -232,13 +228,6 @@ def _with_training(
 
 def _given(value: T | None, chosen: T) -> T:
     return chosen if value is None else value
-
-
-def _at_size(side: int, images: int, channels: int, machine: Machine) -> Settings:
-    """The largest network that suits images whose size is fixed."""
-    names = ("resnet18-s2", "resnet32", "small") if machine.device == "cuda" else ("resnet20", "small")
-    choices = [settings_of(net, side, images, channels, machine) for net in names if side > 12 or net == "small"]
-    return next((choice for choice in choices if choice.epochs >= 30), choices[-1])
 
 
 def _size_to_load(config: RunSpec, machine: Machine, load: Sources) -> tuple[int | None, int | None]:
@@ -269,4 +258,4 @@ def size_to_load(listing: FileListing, config: RunSpec, machine: Machine) -> tup
     if share:
         counts = counts - (shares(counts, share) if share < 1 else np.where(counts > share, int(share), 0))
     images = max(1, int(counts.sum()))  # near-duplicates, which are looked for later, change it a little
-    return side, choose_settings(images, side, 3, machine).size
+    return side, from_scratch(images, side, 3, machine, resizable=True).size

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from procrustean.base.console import number_of
 from procrustean.base.epochs import held_out_text
 from procrustean.base.errors import ConfigError, RunError
 from procrustean.base.lease import Claim
@@ -31,7 +32,7 @@ from procrustean.runs.image_loading import Sources
 from procrustean.runs.lint import lint
 from procrustean.runs.loggers import Tool
 from procrustean.runs.many_runs import Outcome, fit_many, raise_failures
-from procrustean.runs.method_advice import MethodChoice, worth_comparing
+from procrustean.runs.method_advice import COMPARED, MethodChoice
 from procrustean.runs.one_run import FinishedRun, run_directory_of
 from procrustean.runs.preparing import prepare
 
@@ -72,7 +73,7 @@ class TriedMethod:
     def text(self) -> str:
         if not self.is_finished:
             return self.failed or "no time left"
-        short = "" if self.epochs is None else f", left behind after {self.epochs} epochs"
+        short = "" if self.epochs is None else f", left behind after {number_of(self.epochs, 'epoch')}"
         return held_out_text(self.last) + short
 
     def compared(self) -> Compared:
@@ -150,7 +151,7 @@ def _timed(plan: Plan, seconds: float) -> Plan:
     if fitting >= config.epochs:
         return plan
     epochs = max(1, fitting)
-    why = f"{epochs} epochs instead of {config.epochs}, since steps take longer now than was reckoned"
+    why = f"{number_of(epochs, 'epoch')} instead of {config.epochs}, since steps take longer now than was reckoned"
     return replace(plan, config=replace(config, epochs=epochs), why=(*plan.why, why))
 
 
@@ -162,7 +163,7 @@ def _compare(
     box = TimeBox(minutes)
     for finding in lint(prepared):
         reporter.warn(finding)
-    methods = worth_comparing([int(n) for n in prepared.data.counts])
+    methods = list(COMPARED)
     names = ", ".join(method.name for method in methods)
     reporter.say(f"comparing up to {len(methods)} candidates within {minutes:g} min: {names}")
     whole = prepared.recipe.epochs
@@ -171,7 +172,7 @@ def _compare(
     for epochs in (round(share * whole) for share in SHORT_TRAININGS):
         if epochs < FEWEST_EPOCHS or len(left) <= FINALISTS:
             continue
-        reporter.say(f"{len(left)} candidates for {epochs} epochs each; the better half goes on")
+        reporter.say(f"{len(left)} candidates for {number_of(epochs, 'epoch')} each; the better half goes on")
         found = trials.of(left, epochs)
         _note(tried, found)
         ranked = sorted((each for each in found if each.is_finished), key=lambda each: (-each.last, -each.tail))

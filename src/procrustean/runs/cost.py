@@ -18,7 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from procrustean.base.machine import usable_cores
 from procrustean.data.recipe import Recipe
-from procrustean.data.sets.table import known
+from procrustean.data.sets.data_set_table import known
 from procrustean.data.sources import is_named
 from procrustean.engine.device import place, sane_threads
 from procrustean.engine.step import precision as number_format

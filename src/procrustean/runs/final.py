@@ -7,7 +7,7 @@ from pathlib import Path
 
 from procrustean.base.progress import Reporter
 from procrustean.base.stop_signals import stop_on_signal
-from procrustean.data.folds import ALL, in_fold
+from procrustean.data.fold_splits import ALL, in_fold
 from procrustean.data.imageset import Splits
 from procrustean.engine.stored_calibration import HELD_OUT_SCORES, TrialScores, held_out_scores
 from procrustean.engine.training import Interrupted

@@ -8,7 +8,7 @@ from typing import Any
 
 from procrustean.base.errors import ProcrusteanError
 from procrustean.base.progress import Reporter
-from procrustean.data.folds import in_fold
+from procrustean.data.fold_splits import in_fold
 from procrustean.data.image_lists import FileListing
 from procrustean.data.imageset import Splits
 from procrustean.data.sources import is_files, list_source, load_source

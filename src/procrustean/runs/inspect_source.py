@@ -10,7 +10,7 @@ from typing import Literal
 from rich.cells import cell_len, set_cell_size
 
 from procrustean.balance.count_facts import imbalance_kind
-from procrustean.base.console import command_text, duration_text
+from procrustean.base.console import command_text, duration_text, number_of
 from procrustean.base.errors import ConfigError, DataError
 from procrustean.base.progress import Reporter
 from procrustean.data.describe import printable, some_names
@@ -18,12 +18,12 @@ from procrustean.data.duplicates import MOST_COMPARED
 from procrustean.data.image_lists import NAMED_BY_INSPECT, OnBadImage, check_classes, counted, named, parted
 from procrustean.data.imageset import Splits
 from procrustean.data.sources import is_named
-from procrustean.data.survey import Survey, Twins, survey
+from procrustean.data.survey import Survey, survey
 from procrustean.records.run_spec import ADVISED, RunSpec
 from procrustean.runs.advice import HOLD_OUT, settings_at, size_to_load, trained_on, with_hold_out
 from procrustean.runs.cost import CAUTION, Machine, this_machine
 from procrustean.runs.image_loading import Sources
-from procrustean.runs.method_advice import MILD, advised
+from procrustean.runs.method_advice import MILD, correction_text, with_correction
 from procrustean.runs.training_advice import Settings
 from procrustean.runs.ways import agenda, open_ways
 
@@ -62,8 +62,7 @@ def inspect_source(
         reporter: told of the progress.
     """
     found = survey(source, group=group, reporter=reporter)
-    lines = [*describe_survey(found), "", *describe_problems(found, on_bad_image)]
-    lines += describe_duplicates(found) if duplicates else []
+    lines = [*describe_survey(found), "", *describe_problems(found, on_bad_image, duplicates=duplicates)]
     if is_named(source):
         return Inspection("\n".join([*lines, "", *describe_known(found)]))
     # Where something is wrong with the files, the way to go on without them is advised.
@@ -108,6 +107,7 @@ class Expectation:
     trained: list[int]  # images per class with training images, after what is set aside and held out
     notes: list[str]  # what would be set aside
     settings: Settings
+    config: RunSpec
 
 
 def expectation(found: Survey, config: RunSpec, machine: Machine) -> Expectation:
@@ -127,14 +127,15 @@ def expectation(found: Survey, config: RunSpec, machine: Machine) -> Expectation
     if found.listing is not None:
         _, size = size_to_load(found.listing, config, machine)
         shape = (size, size, 3)
-    return Expectation(trained, _set_aside(found, splits, trained), settings_at(config, sum(trained), shape, machine))
+    settings = settings_at(config, sum(trained), shape, machine)
+    return Expectation(trained, _set_aside(found, splits, trained), settings, config)
 
 
 def describe_advice(command: str, expected: Expectation) -> list[str]:
     """What to train with, why, and how long it takes."""
-    advice, settings = advised(expected.trained), expected.settings
+    settings = expected.settings
     return [
-        f"advised method: {advice.choice.method}{' --drw' * advice.choice.drw}, {advice.why}",
+        f"advised {correction_text(with_correction(expected.config))}",
         f"advised settings: {settings.net} at {settings.size} x {settings.size} pixels, "
         f"{number_of(settings.epochs, 'epoch')} in batches of {settings.batch_size}",
         f"expected time: about {duration_text(settings.seconds)}, {CAUTION}",
@@ -166,15 +167,6 @@ def _set_aside(found: Survey, splits: Splits, trained: list[int]) -> list[str]:
     return notes
 
 
-def number_of(number: int, what: str) -> str:
-    """A number with what it counts.
-
-    >>> number_of(1, "group"), number_of(3, "class")
-    ('1 group', '3 classes')
-    """
-    return f"{number} {what}{('es' if what.endswith('s') else 's') * (number != 1)}"
-
-
 def describe_survey(found: Survey) -> list[str]:
     """What there is."""
     total = sum(map(sum, found.counts.values()))
@@ -202,12 +194,13 @@ def _imbalance(counts: list[int]) -> str:
     )
 
 
-def describe_problems(found: Survey, on_bad_image: OnBadImage = "error") -> list[str]:
+def describe_problems(found: Survey, on_bad_image: OnBadImage = "error", *, duplicates: bool = False) -> list[str]:
     """What is wrong with it, most of all what would make results too good.
 
     Args:
         found: the survey.
         on_bad_image: whether training is to leave out what cannot be used.
+        duplicates: whether all near-duplicates are named, those within a class too.
     """
     lines: list[str] = []
     damaged, other = parted({printable(name): why for name, why in found.bad.items()})
@@ -221,10 +214,8 @@ def describe_problems(found: Survey, on_bad_image: OnBadImage = "error") -> list
         lines += named(bad, NAMED_BY_INSPECT)
     if not found.bad:
         lines.append("broken files: none")
-    if found.listing is not None and found.listing.hidden:
-        lines.append(printable(found.listing.hidden_text()))
     lines += [f"few bits: {found.shallow}"] * bool(found.shallow)
-    lines += _twin_lines(found)
+    lines += _twin_lines(found, all_of_them=duplicates)
     lines += group_lines(found)
     empty = [c for c, n in zip(found.classes, found.train, strict=True) if n == 0]
     if empty:
@@ -287,7 +278,7 @@ def _range(numbers: Sequence[int]) -> str:
     return str(min(numbers)) if min(numbers) == max(numbers) else f"{min(numbers)} to {max(numbers)}"
 
 
-def _twin_lines(found: Survey) -> list[str]:
+def _twin_lines(found: Survey, *, all_of_them: bool) -> list[str]:
     what = "near-duplicates"
     if sum(map(sum, found.counts.values())) > MOST_COMPARED:
         what = f"equal images (nearly equal ones are looked for among {MOST_COMPARED:,} at most)"
@@ -299,38 +290,36 @@ def _twin_lines(found: Survey) -> list[str]:
         images = sum(len(twins.names) for twins in found.twins)
         groups = number_of(len(found.twins), "group")
         lines = [f"{what}: {images} images in {groups}; splits made here keep them together"]
+    told_apart = [twins for twins in found.twins if not found.too_dark]
     # Only equal pixels are a reason to remove an image, or to change its label.
-    for told, some in (
-        (
-            "across splits: {}, the same image pixel for pixel, which makes test results too good; remove one side:",
-            [twins for twins in found.twins if twins.copies_across],
-        ),
-        (
-            "look alike across splits: {}. Look at them: those that are the same make test results too good:",
-            [twins for twins in found.twins if twins.across and not twins.copies_across and not found.too_dark],
-        ),
-        (
-            "contradicting labels: {} of the same image, pixel for pixel, in different classes; one can be right:",
-            [twins for twins in found.twins if twins.copies_contradict],
-        ),
-        (
-            "look alike in different classes: {}. Look at them before you change anything:",
-            [twins for twins in found.twins if twins.contradict and not twins.copies_contradict and not found.too_dark],
-        ),
-    ):
+    kinds = {
+        "across splits: {}, the same image pixel for pixel, which makes test results too good; remove one side:": [
+            twins for twins in found.twins if twins.copies_across
+        ],
+        "look alike across splits: {}. Look at them: those that are the same make test results too good:": [
+            twins for twins in told_apart if twins.across and not twins.copies_across
+        ],
+        "contradicting labels: {} of the same image, pixel for pixel, in different classes; one can be right:": [
+            twins for twins in found.twins if twins.copies_contradict
+        ],
+        "look alike in different classes: {}. Look at them before you change anything:": [
+            twins for twins in told_apart if twins.contradict and not twins.copies_contradict
+        ],
+    }
+    if all_of_them:
+        within = [twins for twins in found.twins if not twins.across and not twins.contradict]
+        alike = [twins for twins in within if not twins.copies and not found.too_dark]
+        kinds["the same, pixel for pixel, in one class: {}:"] = [twins for twins in within if twins.copies]
+        kinds["look alike in one class: {}:"] = alike
+    for told, some in kinds.items():
         if some:
-            lines += [told.format(number_of(len(some), "group")), *_named(some)]
+            lines.append(told.format(number_of(len(some), "group")))
+            lines += _listed([twins.names for twins in some], all_of_them=all_of_them)
     return lines
 
 
-def describe_duplicates(found: Survey) -> list[str]:
-    """All near-duplicates by name, those within a class too."""
-    return [
-        ("the same: " if twins.copies else "look alike: ") + ", ".join(map(printable, twins.names))
-        for twins in found.twins
-    ]
-
-
-def _named(groups: list[Twins]) -> list[str]:
-    lines = ["  " + ", ".join(map(printable, twins.names[:4])) + ", ..." * (len(twins.names) > 4) for twins in groups]
-    return lines[:NAMED] + [f"  and {len(lines) - NAMED} more"] * (len(lines) > NAMED)
+def _listed(groups: Sequence[Sequence[str]], *, all_of_them: bool) -> list[str]:
+    """Names of images, a line for each group."""
+    most = max(map(len, groups)) if all_of_them else 4
+    lines = ["  " + ", ".join(map(printable, names[:most])) + ", ..." * (len(names) > most) for names in groups]
+    return lines if all_of_them or len(lines) <= NAMED else [*lines[:NAMED], f"  and {len(lines) - NAMED} more"]

@@ -13,6 +13,7 @@ from torch import nn
 from procrustean.balance.count_facts import kind_for_methods
 from procrustean.balance.types import Problem
 from procrustean.balance.weights import DeferredWeights, FixedWeights
+from procrustean.base.console import number_of
 from procrustean.base.errors import ConfigError, did_you_mean
 from procrustean.base.own_code import file_code, plain_name
 from procrustean.data.imageset import Splits
@@ -106,7 +107,7 @@ def prepare(
     stage_epochs(method, recipe.epochs)  # refuses too few
     if config.features_at and max(config.features_at) > recipe.epochs:
         raise ConfigError(
-            f"features_at = {list(config.features_at)} received, but the run has {recipe.epochs} epochs; "
+            f"features_at = {list(config.features_at)} received, but the run has {number_of(recipe.epochs, 'epoch')}; "
             "name epochs from 1 to that"
         )
     _check_batches(recipe, (len(data.train), *prepared.image_size), layers.shrinks)

@@ -25,7 +25,7 @@ from procrustean.runs.advice import Plan
 from procrustean.runs.auto_method import fit_auto
 from procrustean.runs.existing_runs import check_identity, load_run, moved, prepare_again
 from procrustean.runs.final import train_on_all
-from procrustean.runs.folds import fit_folds
+from procrustean.runs.fold_runs import fit_folds
 from procrustean.runs.image_loading import Sources
 from procrustean.runs.lint import lint
 from procrustean.runs.loggers import Tool, imported

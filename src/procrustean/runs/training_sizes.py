@@ -6,7 +6,7 @@ import numpy as np
 
 from procrustean.data.imbalance import long_tailed_counts, step_counts
 from procrustean.data.set_aside import shares
-from procrustean.data.sets.table import known
+from procrustean.data.sets.data_set_table import known
 from procrustean.data.sources import is_named, label_counts
 from procrustean.records.run_spec import RunSpec
 from procrustean.runs.preparing import recipe_of

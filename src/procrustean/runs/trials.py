@@ -16,7 +16,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from procrustean.base.console import duration_text
+from procrustean.base.console import duration_text, number_of
 from procrustean.base.epochs import EpochRecord
 from procrustean.base.errors import ImagesChanged, RunError
 from procrustean.base.files import OF_A_RUN, write_atomically
@@ -37,7 +37,7 @@ from procrustean.records.identity import Trial, changed_settings
 from procrustean.records.run_folder import TRIALS, RunFolder
 from procrustean.records.run_record import load_result
 from procrustean.records.run_spec import RunSpec
-from procrustean.runs.advice import Plan, planned, with_hold_out
+from procrustean.runs.advice import Plan, holding_out, planned
 from procrustean.runs.cost import TimeBox
 from procrustean.runs.image_loading import Sources
 from procrustean.runs.one_run import STOPPED_AMONG_MANY, Stopped, begin_or_go_on
@@ -211,8 +211,7 @@ class _Trials:
             told=[on.text()],
         )
         if len(ways) == 1:
-            splits = self._sources(ways[0].config)
-            only, why = with_hold_out(ways[0].config, splits.val is not None)
+            only, why = holding_out(ways[0].config, self._sources(ways[0].config))
             kept = msgspec.structs.replace(kept, chosen=only, why=why)
         self._reporter.say_once(on.text())
         self._write(kept)
@@ -268,7 +267,7 @@ class _Trials:
         if needed <= left or config.epochs is None:
             return config, []
         epochs = max(1, int(config.epochs * left / needed))
-        text = f"{epochs} epochs in place of {config.epochs}, for which {self._minutes:g} min are too short"
+        text = f"{number_of(epochs, 'epoch')}, not {config.epochs}, for which {self._minutes:g} min are too short"
         return replace(config, epochs=epochs, evaluate_every=max(1, epochs // 4)), [text]
 
     def _plan(self, kept: Decided) -> Plan:
@@ -317,7 +316,7 @@ class _Trials:
     def _head_of(self, config: RunSpec) -> Chosen:
         prepared = self._prepared(self._as_trial(config))
         net = prepared.build_net().to(prepared.placement.device)
-        stores, train = prepared.training_stores(net, self._reporter.say), prepared.data.train
+        stores, train = prepared.training_stores(net, self._reporter), prepared.data.train
         assert isinstance(stores, FeatureStores)
         features = stores.training(train)
         shown = net.features(features.features.flatten(0, 1)).view(features.features.shape)

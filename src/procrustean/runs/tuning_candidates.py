@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from procrustean.base.errors import ConfigError, ProcrusteanError
 from procrustean.base.progress import Reporter
-from procrustean.data.sets.base import DataSet
-from procrustean.data.sets.table import all_sets
+from procrustean.data.sets.data_set import DataSet
+from procrustean.data.sets.data_set_table import all_sets
 from procrustean.data.sources import has_validation, is_named
 from procrustean.engine.prepared_run import Prepared
 from procrustean.records.run_spec import RunSpec

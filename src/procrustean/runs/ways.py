@@ -16,10 +16,8 @@ from typing import Literal
 
 import torch
 
-from procrustean.base.console import duration_text
+from procrustean.base.console import duration_text, number_of
 from procrustean.base.errors import ConfigError
-from procrustean.base.machine import free_memory
-from procrustean.data.image_files import COPIES as COPIES_IN_MEMORY
 from procrustean.data.image_lists import FileListing
 from procrustean.data.sources import is_files
 from procrustean.engine.device import place, sane_threads
@@ -31,34 +29,31 @@ from procrustean.nets.published import PACKAGED, published
 from procrustean.records.run_spec import ADVISED, AUTO, RunSpec
 from procrustean.runs.cost import BESIDE_STEPS, CAUTION, measured_speed, this_machine
 from procrustean.runs.image_loading import Sources
+from procrustean.runs.method_advice import with_correction
+from procrustean.runs.training_advice import (
+    BATCH,
+    SCRATCH,
+    SCRATCH_SIDE,
+    SMALLER_SIDES,
+    SMALLEST_SIDE,
+    epochs_for,
+    scratch_length,
+)
 
 Kind = Literal["features", "scratch", "end-to-end"]
 
 #: Pretrained network, and the side of its images: for features, and where all of it learns.
 PRETRAINED, FEATURES_SIDE, TUNING_SIDE = "efficientnet_lite0", 224, 128
-#: The network from scratch.
-SCRATCH, SCRATCH_SIDE = "convnet", 64
-#: How each way corrects for the class sizes: method, and whether with deferred weights.
-CORRECTIONS: dict[Kind, tuple[str, bool]] = {
-    "features": ("balanced_softmax", False),
-    "scratch": ("balanced_softmax", False),
-    "end-to-end": ("balanced_softmax", False),
-}
-#: The method where the settings ask for deferred weights and name none.
-METHOD_WITH_DRW = "erm"
 #: Share of each class that is held out to compare the ways.
 HELD_OUT = 1 / 3
-#: In smaller pictures a network for photographs finds nothing to use, and in still smaller ones none does that halves
-#: their sides three times.
-SMALLEST_PHOTOGRAPH, SMALLEST_SIDE = 33, 8
-#: A training from scratch is at least so long.
-SCRATCH_EPOCHS, SCRATCH_STEPS, BATCH = 30, 600, 32
-#: The same of a head on features.
+#: In smaller pictures a network for photographs finds nothing to use.
+SMALLEST_PHOTOGRAPH = 33
+#: A head on features is trained at least so long.
 HEAD_EPOCHS, HEAD_STEPS, HEAD_BATCH = 60, 600, 64
 #: Epochs where all of the pretrained network learns, and from how many images on fewer do.
 TUNING_EPOCHS, FEWER_EPOCHS, MANY_IMAGES = 12, 8, 1000
 #: Sides to which images are made smaller where time is short; fewer epochs would cost more.
-SMALLER: dict[Kind, tuple[int, ...]] = {"features": (160, 128, 96), "scratch": (48, 32), "end-to-end": ()}
+SMALLER: dict[Kind, tuple[int, ...]] = {"features": (160, 128, 96), "scratch": SMALLER_SIDES, "end-to-end": ()}
 #: How many times as fast a network makes features as it trains.
 FORWARD = 3.0
 #: Minutes that trials and training may take where nothing is said.
@@ -82,7 +77,7 @@ class Way:
     def text(self) -> str:
         """Its settings, in a few words."""
         config = self.config
-        return f"{self.name}, {config.image_size} pixels, {config.epochs} epochs by {config.method}"
+        return f"{self.name}, {config.image_size} pixels, {number_of(config.epochs or 0, 'epoch')} by {config.method}"
 
 
 @dataclass(frozen=True)
@@ -145,15 +140,14 @@ def _set_aside(listing: FileListing) -> int:
 
 def _settings(config: RunSpec, kind: Kind, images: int, natural: int) -> RunSpec:
     if config.method == ADVISED:
-        method, drw = (METHOD_WITH_DRW, True) if config.drw else CORRECTIONS[kind]
-        config = replace(config, method=method, drw=drw)
+        config = with_correction(config)
     if kind == "features":
-        epochs, batch = _epochs(images, HEAD_BATCH, HEAD_EPOCHS, HEAD_STEPS), HEAD_BATCH
+        epochs, batch = epochs_for(images, HEAD_BATCH, HEAD_EPOCHS, HEAD_STEPS), HEAD_BATCH
         config = replace(config, net=config.net or PRETRAINED, pretrained=PUBLISHED, tune="head")
         side = FEATURES_SIDE
     elif kind == "scratch":
-        epochs, batch = _epochs(images, BATCH, SCRATCH_EPOCHS, SCRATCH_STEPS), BATCH
         side = SCRATCH_SIDE if natural >= SMALLEST_PHOTOGRAPH else natural
+        epochs, batch = scratch_length(images, side)
         config = replace(config, net=SCRATCH, recipe="photographs")
     else:
         epochs, batch, side = TUNING_EPOCHS if images < MANY_IMAGES else FEWER_EPOCHS, BATCH, TUNING_SIDE
@@ -166,10 +160,6 @@ def _settings(config: RunSpec, kind: Kind, images: int, natural: int) -> RunSpec
         image_size=config.image_size or side,
         evaluate_every=config.evaluate_every or max(1, epochs // 4),
     )
-
-
-def _epochs(images: int, batch: int, fewest: int, steps: int) -> int:
-    return max(fewest, math.ceil(steps * batch / images))
 
 
 def length_of_final(config: RunSpec, sources: Sources) -> float:
@@ -250,7 +240,7 @@ class Agenda:
                 f"{about}: {tried}"
             )
         for way in self.left_out:
-            text += f"; not {way.name}, for which {self.minutes:g} min or the memory are too small"
+            text += f"; not {way.name}, for which {self.minutes:g} min are too short"
         if self.seconds > 1.3 * 60 * self.minutes:
             text += f"; nothing that fits into {self.minutes:g} min is left, so this takes longer"
         return text
@@ -276,7 +266,7 @@ def agenda(
     kept, left_out, trials, longest = [first], list[Way](), costs.trial, costs.final
     for way in ways[1:]:
         cost = cost_of(way)
-        if trials + cost.trial + max(longest, cost.final) <= 60 * minutes and _fits(way, sources):
+        if trials + cost.trial + max(longest, cost.final) <= 60 * minutes:
             kept.append(way)
             trials, longest = trials + cost.trial, max(longest, cost.final)
         else:
@@ -290,19 +280,13 @@ def agenda(
     return Agenda(tuple(kept), tuple(left_out), seconds, minutes, asked, alone and length_of_final(config, sources) > 0)
 
 
-def _fits(way: Way, sources: Sources) -> bool:
-    """Whether the memory holds the images of a way, with the copies that are made of them."""
-    listing, side = sources.listing(way.config), way.config.image_size or 1
-    return COPIES_IN_MEMORY * len(listing.files) * side * side * 3 <= free_memory()
-
-
 def _first(
     way: Way, sources: Sources, seconds: float, cost_of: Callable[[Way], Costs], asked: RunSpec
 ) -> tuple[Way, Costs]:
-    """The first way, with images made so much smaller that it fits time and memory, if any do."""
+    """The first way, with images made so much smaller that it fits the time, if any do."""
     cost, usual = cost_of(way), way.config.image_size or 1
     for side in SMALLER[way.kind] if asked.image_size is None else ():
-        if cost.trial + cost.final <= seconds and _fits(way, sources):
+        if cost.trial + cost.final <= seconds:
             break
         if side < usual:
             way = replace(way, config=replace(way.config, image_size=side))

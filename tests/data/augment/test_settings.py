@@ -9,7 +9,7 @@ import pytest
 
 from procrustean.base import ConfigError, Stream
 from procrustean.data import make_augmentation
-from procrustean.data.augment.names import NAMES
+from procrustean.data.augment.named_parts import NAMES
 from procrustean.data.augment.settings import Augmentation, resized_crop_boxes
 
 

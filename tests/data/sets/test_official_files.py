@@ -13,8 +13,8 @@ import pytest
 from procrustean.base import DataError
 from procrustean.data import ImageSet
 from procrustean.data.sets import official_files
-from procrustean.data.sets.base import Request
 from procrustean.data.sets.cifar import CIFAR10
+from procrustean.data.sets.data_set import Request
 from procrustean.data.sets.official_files import Pair
 
 CONTENTS = {"train.bin": bytes(range(32)), "test.bin": bytes(range(32, 64))}

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from procrustean.base import DataError
-from procrustean.data.sets.prepared import Archive, Prepared, prepared_set
+from procrustean.data.sets.prepared_files import Archive, Prepared, prepared_set
 
 
 class Quiet(SimpleHTTPRequestHandler):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from procrustean.data import long_tailed_counts, step_counts
-from procrustean.data.sets.table import known
+from procrustean.data.sets.data_set_table import known
 from procrustean.data.sets.tiered_imagenet import SPLITS, tiered_classes
 
 

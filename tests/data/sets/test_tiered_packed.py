@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from procrustean.base import DataError
-from procrustean.data.sets.prepared import prepared_set
+from procrustean.data.sets.prepared_files import prepared_set
 from procrustean.data.stores.prepare import plan, prepare
 
 COUNTS = {"train": (3, 5), "val": (4,), "test": (2, 2)}
@@ -23,7 +23,7 @@ TIERED = replace(prepared_set("tiered-imagenet"), groups={split: sum(counts) for
 def test_pixels_and_labels_come_through(form: str, few_shot_files: Callable[..., Any], tmp_path: Path) -> None:
     source, pixels = few_shot_files(form, COUNTS)
     plans = plan(TIERED, source, root=tmp_path, workers=1)
-    assert plans.problems == ()
+    assert plans.problems == {}
     store = prepare(plans)
     for split, counts in COUNTS.items():
         found = store.split(split)

@@ -56,7 +56,7 @@ def test_a_cache_that_cannot_be_looked_at_is_passed_over(
 def test_what_was_left_out_is_remembered(miniature: Make, tmp_path: Path) -> None:
     stored(miniature("imagenet-lt", faults=True), tmp_path)
     splits = load_source("imagenet-lt", data_dir=tmp_path)
-    assert splits.note == "prepared with --on-bad-image skip in spite of 8 problems"
+    assert splits.note == "prepared with --on-bad-image skip in spite of 4 problems"
 
 
 def test_a_data_set_that_is_not_there_is_told_how_to_get(

@@ -12,9 +12,8 @@ import pytest
 from PIL import Image
 
 from procrustean.base import ConfigError, DataError
-from procrustean.data.sets.prepared import prepared_set
+from procrustean.data.sets.prepared_files import prepared_set
 from procrustean.data.stores import store_writer as building
-from procrustean.data.stores.listing import Problem, write_list
 from procrustean.data.stores.prepare import Plan, plan, prepare
 from procrustean.data.stores.store import open_store, store_path, verify
 from procrustean.data.stores.store_writer import Chunk
@@ -44,12 +43,12 @@ def by_hand(path: Path, size: int, resize: str) -> np.ndarray:
 def test_a_complete_data_set_is_stored_as_it_is(name: str, miniature: Make, tmp_path: Path) -> None:
     mini = miniature(name)
     plans = planned(mini, tmp_path / "data")
-    assert plans.problems == ()
+    assert plans.problems == {}
     assert plans.gigabytes == pytest.approx(plans.images * 24 * 24 * 3 / 1e9)
     assert plans.seconds > 0
     store = prepare(plans)
     assert store.path == store_path(tmp_path / "data", mini.name, 24)
-    assert store.manifest["problems"] == []
+    assert store.manifest["problems"] == {}
     assert sorted(store.classes) == sorted({c for files in mini.images.values() for c in files.values()})
     for split, files in mini.images.items():
         found = store.split(split)
@@ -94,7 +93,7 @@ def test_skipping_leaves_out_what_is_at_fault_and_counts_again(name: str, miniat
     listed = plans.target.with_name(plans.target.name + ".problems.txt").read_text()
     for fault, named in mini.faults.items():
         assert named in listed, fault
-    assert f"damaged: {mini.faults['truncated']} (damaged: " in listed
+    assert f"{mini.faults['truncated']}: damaged: " in listed
     for split, files in mini.usable.items():
         found = store.split(split)
         kept = {c: list(files.values()).count(c) for c in store.classes}
@@ -102,8 +101,7 @@ def test_skipping_leaves_out_what_is_at_fault_and_counts_again(name: str, miniat
     told = "\n".join(said)
     assert "counted again" in told
     assert "not comparable with published" in told
-    named = [problem["where"] for problem in store.manifest["problems"]]
-    assert mini.faults["truncated"] in named
+    assert mini.faults["truncated"] in store.manifest["problems"]
 
 
 def test_a_class_without_training_images_is_left_out(miniature: Make, tmp_path: Path) -> None:
@@ -119,7 +117,7 @@ def test_a_damaged_image_alone_is_refused_and_can_be_mended(miniature: Make, tmp
     broken = mini.source / "train/n01443537/n01443537_1.JPEG"
     whole = broken.read_bytes()
     broken.write_bytes(b"")
-    with pytest.raises(DataError, match=r"damaged: 1\n +train/n01443537/n01443537_1.JPEG \(empty file\)"):
+    with pytest.raises(DataError, match=r"train/n01443537/n01443537_1.JPEG: empty file"):
         prepare(planned(mini, tmp_path / "data"))
     broken.write_bytes(whole)
     store = prepare(planned(mini, tmp_path / "data"))
@@ -182,7 +180,7 @@ def test_what_was_mended_while_a_call_was_stopped_is_decoded_again(
         prepare(planned(mini, tmp_path), on_bad_image="skip", progress=stopped)
     broken.write_bytes(whole)
     store = prepare(planned(mini, tmp_path), on_bad_image=then)
-    assert store.manifest["problems"] == []
+    assert store.manifest["problems"] == {}
     assert (store.labels >= 0).all()
     assert verify(store.path) == 20
 
@@ -255,7 +253,7 @@ def test_validation_images_may_lie_in_one_folder(miniature: Make, tmp_path: Path
         if folder.is_dir():
             folder.rmdir()
     plans = planned(mini, tmp_path)
-    assert plans.problems == ()
+    assert plans.problems == {}
     assert len(plans.listing.parts["test"].labels) == 6
 
 
@@ -265,10 +263,10 @@ def test_lists_may_lie_elsewhere_and_the_parent_folder_will_do(miniature: Make, 
     lists.mkdir()
     for file in mini.source.glob("*.txt"):
         file.rename(lists / file.name)
-    assert planned(mini, tmp_path, lists=lists).problems == ()
+    assert planned(mini, tmp_path, lists=lists).problems == {}
     small = miniature("tiny")
     small.source = small.source.parent
-    assert planned(small, tmp_path).problems == ()
+    assert planned(small, tmp_path).problems == {}
 
 
 def test_other_counts_than_the_published_ones_are_problems(miniature: Make, tmp_path: Path) -> None:
@@ -277,9 +275,9 @@ def test_other_counts_than_the_published_ones_are_problems(miniature: Make, tmp_
     mini = miniature("imagenet-lt")
     published = mini.known
     mini.known = replace(published, counts={**published.counts, "train": (6, 4, 2)})
-    assert [problem.text for problem in planned(mini, tmp_path).problems] == ["3 images, not 4"]
+    assert planned(mini, tmp_path).problems == {"train, class n01443537": "3 images, not 4"}
     mini.known = replace(published, counts={**published.counts, "test": (50,) * 1000})
-    assert [problem.text for problem in planned(mini, tmp_path).problems] == ["3 classes, 1000 expected"]
+    assert planned(mini, tmp_path).problems == {"test": "3 classes, 1000 expected"}
 
 
 def test_a_store_that_was_changed_is_noticed(miniature: Make, tmp_path: Path) -> None:
@@ -338,11 +336,32 @@ def test_unknown_names_get_a_hint() -> None:
         prepared_set("imagenet_lt")
 
 
-def test_a_name_that_is_no_text_can_be_listed(tmp_path: Path) -> None:
+def test_a_data_set_that_needs_no_preparing_is_not_unknown() -> None:
+    with pytest.raises(ConfigError, match=r"cifar10 needs no preparing.*: procrustean train cifar10$"):
+        prepared_set("cifar10")
+
+
+def test_a_name_that_is_no_text_can_be_listed(miniature: Make, tmp_path: Path) -> None:
     """Names of files may be any bytes, and lists of annotations may hold half of a character."""
-    path = tmp_path / "new" / "problems.txt"
-    write_list([Problem("missing", "train/b\udcffd.png"), Problem("damaged", "ä\ud800.png", "cut")], path)
-    assert path.read_text(encoding="utf-8").splitlines() == [
-        "missing: train/b\\udcffd.png",
-        "damaged: ä\\ud800.png (cut)",
-    ]
+    plans = planned(miniature("tiny"), tmp_path)
+    plans.problems.update({"train/b\udcffd.png": "missing", "ä\ud800.png": "cut"})
+    with pytest.raises(DataError, match="cannot be prepared"):
+        prepare(plans)
+    listed = plans.target.with_name(plans.target.name + ".problems.txt")
+    assert listed.read_text(encoding="utf-8") == "train/b\\udcffd.png: missing\nä\\ud800.png: cut\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("not a line at all", "line 7: no `path label`: 'not a line at all'"),
+        ("../secret.JPEG 0", "line 7: ../secret.JPEG lies outside"),
+        ("train/n01440764/n01440764_0.JPEG 7", "line 7: label 7, but there are 4 classes"),
+    ],
+)
+def test_a_list_that_is_none_is_refused(line: str, message: str, miniature: Make, tmp_path: Path) -> None:
+    mini = miniature("imagenet-lt")
+    with (mini.source / "ImageNet_LT_test.txt").open("a") as file:
+        file.write(line + "\n")
+    with pytest.raises(DataError, match=message):
+        planned(mini, tmp_path)

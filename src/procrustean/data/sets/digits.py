@@ -10,7 +10,7 @@ import numpy as np
 from procrustean.data.imageset import ImageSet, Splits
 from procrustean.data.imbalance import select
 from procrustean.data.recipe import STANDARD
-from procrustean.data.sets.base import DataSet, Request
+from procrustean.data.sets.data_set import DataSet, Request
 
 TRAIN_PER_CLASS = 100
 

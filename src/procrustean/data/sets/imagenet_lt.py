@@ -6,18 +6,9 @@ from pathlib import Path
 
 from procrustean.base.errors import DataError
 from procrustean.data.recipe import IMAGENET_COLOURS, STANDARD
-from procrustean.data.sets.base import published_counts
-from procrustean.data.sets.prepared import Prepared
-from procrustean.data.stores.listing import (
-    Line,
-    Listing,
-    Problem,
-    folder_in,
-    found_file,
-    listing_of,
-    majority,
-    read_lines,
-)
+from procrustean.data.sets.data_set import published_counts
+from procrustean.data.sets.prepared_files import Prepared
+from procrustean.data.stores.listing import Line, Listing, folder_in, found_file, listing_of, read_lines
 
 SPLITS = ("train", "val", "test")
 
@@ -31,7 +22,6 @@ def read(source: Path, lists: Path | None) -> Listing:
         lists: folder of the list files; by default `source`, or ImageNet_LT in it.
     """
     folders = [lists] if lists else [source, source / "ImageNet_LT"]
-    problems: list[Problem] = []
     lines: dict[str, list[Line]] = {}
     for split in SPLITS:
         name = f"ImageNet_LT_{split}.txt"
@@ -41,18 +31,11 @@ def read(source: Path, lists: Path | None) -> Listing:
                 f"{name} was not found in {' or '.join(map(str, folders))}; put the three lists of ImageNet-LT there, "
                 "or name their folder with --lists"
             )
-        lines[split] = list(read_lines(path, problems))
-    every = [line for of_split in lines.values() for line in of_split]
-    # Nothing says which class a label is but the folder that most of its images are in.
-    label_of = majority((folder_in(line.path), line.label) for line in every)
-    folder_of = majority((line.label, folder_in(line.path)) for line in every)
-    classes = tuple(folder_of.get(label, f"label {label}") for label in range(len(label_of)))
-
-    def fault(line: Line) -> str:
-        usual = label_of[folder_in(line.path)]
-        return "" if line.label == usual else f"label {line.label}, but others of {folder_in(line.path)} have {usual}"
-
-    return listing_of(source, lines, classes, fault=fault, elsewhere=_flat, problems=problems)
+        lines[split] = list(read_lines(path))
+    # Nothing says which class a label is but the folder of its images.
+    folder_of = {line.label: folder_in(line.path) for of_split in lines.values() for line in of_split}
+    classes = tuple(folder_of[label] for label in sorted(folder_of))
+    return listing_of(source, lines, classes, _flat)
 
 
 def _flat(path: str) -> str:

@@ -16,7 +16,7 @@ from procrustean.base.errors import DataError
 from procrustean.data.download import Say, opened_tar
 from procrustean.data.download import download as fetch
 from procrustean.data.imageset import ImageSet, Splits
-from procrustean.data.sets.base import DataSet, Request, data_roots
+from procrustean.data.sets.data_set import DataSet, Request, data_roots
 
 MAX_FILE_BYTES = 200 << 20
 MAX_ARCHIVE_BYTES = 400 << 20

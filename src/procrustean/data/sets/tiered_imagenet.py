@@ -7,13 +7,13 @@ and 50 test images. Which images these are is not published: here a seed decides
 
 from __future__ import annotations
 
-import re
 import threading
 import zipfile
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,12 +22,13 @@ from procrustean.base.errors import DataError
 from procrustean.data import restricted_pickle
 from procrustean.data.imageset import Splits, positions_by_class
 from procrustean.data.recipe import STANDARD
-from procrustean.data.sets.base import published_list
-from procrustean.data.sets.prepared import Prepared
-from procrustean.data.stores.listing import FileSources, Listing, Part, Problem, Tree, counted
+from procrustean.data.sets.data_set import published_list
+from procrustean.data.sets.prepared_files import Prepared
+from procrustean.data.stores.listing import FilePart, Listing, Part, Tree, counted
 from procrustean.data.stores.store import Store
 
-Payload = list[str | bytes | npt.NDArray[np.uint8]]
+if TYPE_CHECKING:
+    from procrustean.data.image_files import Problems
 
 
 def packed_part(source: Path, split: str) -> tuple[Part, list[str]]:
@@ -35,18 +36,18 @@ def packed_part(source: Path, split: str) -> tuple[Part, list[str]]:
     labels_path = source / f"{split}_labels.pkl"
     loaded = restricted_pickle.load_file(labels_path)
     labels, names = _labels(loaded, labels_path, split)
-    sources: ArraySources | EncodedSources
-    if (source / f"{split}_images.npz").is_file():
-        sources = ArraySources(source / f"{split}_images.npz")
-    elif (source / f"{split}_images_png.pkl").is_file():
-        sources = EncodedSources(source / f"{split}_images_png.pkl")
+    images: Sequence[Any]
+    if (place := source / f"{split}_images.npz").is_file():
+        images = StoredArray(place)
+    elif (place := source / f"{split}_images_png.pkl").is_file():
+        images = _encoded(place)
     else:
         raise DataError(f"{source}: neither {split}_images.npz nor {split}_images_png.pkl beside {labels_path.name}")
-    if len(sources) != len(labels):
+    if len(images) != len(labels):
         raise DataError(
-            f"{source}: {len(sources)} images but {len(labels)} labels of {split}; the files do not belong together"
+            f"{source}: {len(images)} images but {len(labels)} labels of {split}; the files do not belong together"
         )
-    return Part(sources, labels), names
+    return Part(place, images, labels), names
 
 
 def _labels(loaded: Any, path: Path, split: str) -> tuple[npt.NDArray[np.int64], list[str]]:
@@ -65,7 +66,7 @@ def _labels(loaded: Any, path: Path, split: str) -> tuple[npt.NDArray[np.int64],
     return labels.astype(np.int64), [f"{split}: {int(value)}" for value in found]
 
 
-class ArraySources:
+class StoredArray(Sequence[Any]):
     """Rows of the array `images` of an .npz file, read without loading all of it."""
 
     def __init__(self, path: Path) -> None:
@@ -87,10 +88,8 @@ class ArraySources:
     def __len__(self) -> int:
         return self._shape[0]
 
-    def name(self, row: int) -> str:
-        return f"{self.path.name}, image {row}"
-
-    def payload(self, start: int, stop: int) -> Payload:
+    def __getitem__(self, rows: Any) -> Any:
+        start, stop, _ = rows.indices(len(self))
         size = int(np.prod(self._shape[1:]))
         with self._lock:
             self._member.seek(self._begin + start * size)
@@ -100,30 +99,19 @@ class ArraySources:
         return list(np.frombuffer(data, np.uint8).reshape(-1, *self._shape[1:]))
 
 
-class EncodedSources:
-    """Images of a pickled list of encoded (PNG) images; all of it is in memory."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        loaded = restricted_pickle.load_file(path)
-        if not isinstance(loaded, list) or not all(isinstance(item, np.ndarray | bytes) for item in loaded):
-            raise DataError(f"{path}: not a list of encoded images; these are not the files of Tiered-ImageNet")
-        self._images: list[bytes | npt.NDArray[np.uint8]] = loaded
-
-    def __len__(self) -> int:
-        return len(self._images)
-
-    def name(self, row: int) -> str:
-        return f"{self.path.name}, image {row}"
-
-    def payload(self, start: int, stop: int) -> Payload:
-        return [bytes(item) for item in self._images[start:stop]]
+def _encoded(path: Path) -> list[bytes]:
+    """A pickled list of encoded (PNG) images; all of it is in memory."""
+    loaded = restricted_pickle.load_file(path)
+    if not isinstance(loaded, list) or not all(isinstance(item, np.ndarray | bytes) for item in loaded):
+        raise DataError(f"{path}: not a list of encoded images; these are not the files of Tiered-ImageNet")
+    for row, item in enumerate(loaded):  # in place: two copies of all might be too many
+        loaded[row] = bytes(item)
+    return loaded
 
 
 SPLITS = ("train", "val", "test")
 MINOR_IMAGES, VAL_IMAGES, TEST_IMAGES = 5, 3, 50
 Indices = npt.NDArray[np.int64]
-OF_CLASS = re.compile(r"(n\d{8})_\w+\.\w+")
 
 
 def read(source: Path, lists: Path | None) -> Listing:
@@ -149,25 +137,23 @@ def read(source: Path, lists: Path | None) -> Listing:
 
 
 def _folders(source: Path) -> Listing:
-    tree, problems = Tree(source), list[Problem]()
+    tree = Tree(source)
+    problems: Problems = {}
     classes: list[str] = []
-    parts, listed = {}, {}
+    parts: dict[str, Part] = {}
+    listed = {}
     for split in SPLITS:
         paths: list[str] = []
         labels: list[int] = []
         for name in tiered_classes(split):
             folder = _class_folder(source, split, name)
             for file in sorted(tree.files(folder)):
-                stated = OF_CLASS.fullmatch(file)
-                if stated and stated[1] != name:
-                    problems.append(Problem("wrong label", f"{folder}/{file}", f"an image of class {stated[1]}"))
-                    continue
                 paths.append(f"{folder}/{file}")
                 labels.append(len(classes))
             if not tree.files(folder):
-                problems.append(Problem("missing", folder, "no image in it"))
+                problems[folder] = "no image in it"
             classes.append(name)
-        parts[split] = Part(FileSources(source, paths), np.asarray(labels, np.int64))
+        parts[split] = FilePart(source, paths, np.asarray(labels, np.int64))
         listed[split] = np.asarray(labels, np.int64)
     if not any(len(part.labels) for part in parts.values()):
         raise DataError(
@@ -194,7 +180,7 @@ def _packed(source: Path) -> Listing:
         parts[split] = part
         classes += names
     counts = {split: counted(part.labels, len(classes)) for split, part in parts.items()}
-    return Listing(tuple(classes), parts, counts, [])
+    return Listing(tuple(classes), parts, counts)
 
 
 @cache

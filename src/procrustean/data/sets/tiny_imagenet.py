@@ -7,8 +7,8 @@ from pathlib import Path
 
 from procrustean.base.errors import DataError
 from procrustean.data.recipe import IMAGENET_COLOURS, STANDARD
-from procrustean.data.sets.prepared import Prepared
-from procrustean.data.stores.listing import Line, Listing, Problem, listing_of, read_text
+from procrustean.data.sets.prepared_files import Prepared
+from procrustean.data.stores.listing import Line, Listing, listing_of, read_text
 
 FOLDER = "tiny-imagenet-200"
 PER_CLASS = 500
@@ -22,27 +22,25 @@ def read(source: Path, lists: Path | None) -> Listing:
     for name in ("wnids.txt", "val/val_annotations.txt"):
         if not (root / name).is_file():
             raise DataError(f"{root}: no {name}, so this is not {FOLDER}; name that folder with --source")
-    problems: list[Problem] = []
     classes = tuple(sorted(set(read_text(root / "wnids.txt").split())))
     training = [
         Line("wnids.txt", f"train/{name}/images/{name}_{number}.JPEG", label)
         for label, name in enumerate(classes)
         for number in range(PER_CLASS)
     ]
-    lines = {"train": training, "test": list(_annotated(root / "val" / "val_annotations.txt", classes, problems))}
-    return listing_of(root, lines, classes, fault=lambda line: "", problems=problems)
+    lines = {"train": training, "test": list(_annotated(root / "val" / "val_annotations.txt", classes))}
+    return listing_of(root, lines, classes)
 
 
-def _annotated(path: Path, classes: tuple[str, ...], problems: list[Problem]) -> Iterator[Line]:
-    """The validation images; lines without a class become problems."""
+def _annotated(path: Path, classes: tuple[str, ...]) -> Iterator[Line]:
+    """The validation images."""
     label_of = {name: label for label, name in enumerate(classes)}
     for number, line in enumerate(read_text(path).splitlines(), start=1):
         file, name, *_ = [*line.split("\t"), "", ""]
-        where = f"{path.name}, line {number}"
         if name in label_of:
-            yield Line(where, f"val/images/{file}", label_of[name])
+            yield Line(f"{path}, line {number}", f"val/images/{file}", label_of[name])
         elif line.strip():
-            problems.append(Problem("wrong label", f"{where}: {file:.80}", f"class {name:.80} is not in wnids.txt"))
+            raise DataError(f"{path}, line {number}: class {name:.80} is not in wnids.txt; get the data set again")
 
 
 #: Supplement. Not told: the stem (see docs/networks.md), the weight decay (here that of Cao et al., whom the paper

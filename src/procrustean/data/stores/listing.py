@@ -3,73 +3,49 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from procrustean.base.errors import DataError
 
+if TYPE_CHECKING:
+    from procrustean.data.image_files import Problems
+
 Labels = npt.NDArray[np.int64]
 #: How images become square: the middle of them, or all of them stretched.
 Resize = Literal["crop", "stretch"]
-
-#: How many problems of a kind are told.
-SHOWN = 5
-#: Kinds of problems, in the order in which they are told.
-KINDS = ("missing", "damaged", "wrong label", "duplicate", "bad line", "count")
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Something wrong with an image or a list."""
-
-    kind: str  # one of KINDS
-    where: str  # file, folder or line
-    text: str = ""  # more about it
-
-
-class Sources(Protocol):
-    """Where the images of a split are taken from."""
-
-    def __len__(self) -> int: ...
-
-    def name(self, row: int) -> str:
-        """What an image is called in messages."""
-        ...
-
-    def payload(self, start: int, stop: int) -> list[str | bytes | npt.NDArray[np.uint8]]:
-        """Images start to stop for a worker: paths, encoded images, or pixels."""
-        ...
-
-
-@dataclass(frozen=True)
-class FileSources:
-    """Image files below a folder."""
-
-    root: Path
-    paths: Sequence[str]
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def name(self, row: int) -> str:
-        return self.paths[row]
-
-    def payload(self, start: int, stop: int) -> list[str | bytes | npt.NDArray[np.uint8]]:
-        return [str(self.root / path) for path in self.paths[start:stop]]
 
 
 @dataclass
 class Part:
     """The images of one split with their labels."""
 
-    sources: Sources
+    place: Path  # the file that holds them
+    images: Sequence[Any]  # encoded, or pixels
     labels: Labels
+
+    def name(self, row: int) -> str:
+        """What an image is called in messages."""
+        return f"{self.place.name}, image {row}"
+
+    def payload(self, start: int, stop: int) -> list[str | bytes | npt.NDArray[np.uint8]]:
+        """Images start to stop for a worker: paths, encoded images, or pixels."""
+        return list(self.images[start:stop])
+
+
+class FilePart(Part):
+    """The same of files: `images` are their paths below the folder `place`."""
+
+    def name(self, row: int) -> str:
+        return str(self.images[row])
+
+    def payload(self, start: int, stop: int) -> list[str | bytes | npt.NDArray[np.uint8]]:
+        return [str(self.place / path) for path in self.images[start:stop]]
 
 
 @dataclass
@@ -79,7 +55,7 @@ class Listing:
     classes: tuple[str, ...]
     parts: dict[str, Part]
     listed: dict[str, Labels]  # split -> images per class that the layout names, whole or not
-    problems: list[Problem] = field(default_factory=list)
+    problems: Problems = field(default_factory=dict)
 
 
 class Tree:
@@ -111,9 +87,7 @@ def counted(labels: Sequence[int] | Labels, classes: int) -> Labels:
     return np.bincount(np.asarray(labels, dtype=np.int64), minlength=classes).astype(np.int64)
 
 
-def count_problems(
-    listing: Listing, counts: Mapping[str, Sequence[int]], totals: Mapping[str, int]
-) -> Iterator[Problem]:
+def count_problems(listing: Listing, counts: Mapping[str, Sequence[int]], totals: Mapping[str, int]) -> Problems:
     """Where the images that the files name are not as many as the published ones.
 
     Args:
@@ -121,47 +95,20 @@ def count_problems(
         counts: split -> images of each class.
         totals: split -> images, where those of the classes are not published.
     """
+    problems: Problems = {}
     for split, expected in counts.items():
         found = listing.listed[split]
         if len(found) != len(expected):
-            yield Problem("count", split, f"{len(found)} classes, {len(expected)} expected")
+            problems[split] = f"{len(found)} classes, {len(expected)} expected"
             continue
         for label, (number, wanted) in enumerate(zip(found.tolist(), expected, strict=True)):
             if number != wanted:
-                yield Problem("count", f"{split}, class {listing.classes[label]}", f"{number} images, not {wanted}")
+                problems[f"{split}, class {listing.classes[label]}"] = f"{number} images, not {wanted}"
     for split, total in totals.items():
         number = int(listing.listed[split].sum())
         if number != total:
-            yield Problem("count", split, f"{number:,} images, {total:,} expected")
-
-
-def told(problems: Sequence[Problem], shown: int = SHOWN) -> list[str]:
-    """Some lines for people: each kind with its number and its first cases."""
-    lines = []
-    for kind in KINDS:
-        cases = [problem for problem in problems if problem.kind == kind]
-        if not cases:
-            continue
-        lines.append(f"{kind}: {len(cases):,}")
-        lines += [f"  {_case(problem)}" for problem in cases[:shown]]
-        if len(cases) > shown:
-            lines.append(f"  and {len(cases) - shown:,} more")
-    return lines
-
-
-def write_list(problems: Sequence[Problem], path: Path) -> None:
-    """All problems, one a line; what is no text in the name of a file is written as its bytes, \\udcff for ff."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lines = "".join(f"{problem.kind}: {_case(problem)}\n" for problem in problems)
-    path.write_text(lines, encoding="utf-8", errors="backslashreplace")
-
-
-def _case(problem: Problem) -> str:
-    return f"{problem.where} ({problem.text})" if problem.text else problem.where
-
-
-Key = TypeVar("Key")
-Value = TypeVar("Value", str, int)
+            problems[split] = f"{number:,} images, {total:,} expected"
+    return problems
 
 
 class Line(NamedTuple):
@@ -172,76 +119,49 @@ class Line(NamedTuple):
     label: int
 
 
-def read_lines(path: Path, problems: list[Problem]) -> Iterator[Line]:
-    """The lines of a list file; those that are no `path label` become problems."""
+def read_lines(path: Path) -> Iterator[Line]:
+    """The lines of a list file, each of them `path label`."""
     for number, line in enumerate(read_text(path).splitlines(), start=1):
         name, _, label = line.strip().rpartition(" ")
-        where = f"{path.name}, line {number}"
         if name and label.isdigit():
-            yield Line(where, name.strip(), int(label))
+            yield Line(f"{path}, line {number}", name.strip(), int(label))
         elif line.strip():
-            problems.append(Problem("bad line", where, f"no `path label`: {line[:80]!r}"))
+            raise DataError(f"{path}, line {number}: no `path label`: {line[:80]!r}; get the list again")
 
 
 def listing_of(
     root: Path,
     lines: Mapping[str, Iterable[Line]],
     classes: tuple[str, ...],
-    *,
-    fault: Callable[[Line], str],
     elsewhere: Callable[[str], str] = lambda path: path,
-    problems: list[Problem],
 ) -> Listing:
-    """The images that lists name and that are there.
+    """The images that lists name; those that are not there are problems.
 
     Args:
         root: what paths are relative to.
         lines: of each split.
         classes: their names, by label.
-        fault: what is wrong with the label of a line, "" if nothing is.
         elsewhere: another place where a file may be.
-        problems: those of the lists.
     """
     tree = Tree(root)
-    seen: dict[str, str] = {}
-    parts, listed = {}, {}
+    listing = Listing(classes, {}, {})
     for split, of_split in lines.items():
         paths, labels, all_labels = [], [], []
         for line in of_split:
-            if line.path in seen:
-                problems.append(Problem("duplicate", f"{line.where}: {line.path}", f"also in {seen[line.path]}"))
-                continue
-            seen[line.path] = line.where
             if Path(line.path).is_absolute() or ".." in Path(line.path).parts:
-                problems.append(Problem("bad line", f"{line.where}: {line.path}", f"outside of {root}"))
-                continue
-            too_large = f"label {line.label}, but there are {len(classes)} classes"
-            wrong = fault(line) if line.label < len(classes) else too_large
-            if wrong:
-                problems.append(Problem("wrong label", f"{line.where}: {line.path}", wrong))
-                continue
+                raise DataError(f"{line.where}: {line.path} lies outside of {root}; get the list again")
+            if not 0 <= line.label < len(classes):
+                raise DataError(f"{line.where}: label {line.label}, but there are {len(classes)} classes")
             all_labels.append(line.label)
             place = next((path for path in (line.path, elsewhere(line.path)) if tree.has(path)), None)
             if place is None:
-                problems.append(Problem("missing", line.path))
+                listing.problems[line.path] = "missing"
                 continue
             paths.append(place)
             labels.append(line.label)
-        parts[split] = Part(FileSources(root, paths), np.asarray(labels, np.int64))
-        listed[split] = counted(all_labels, len(classes))
-    return Listing(classes, parts, listed, problems)
-
-
-def majority(values: Iterable[tuple[Key, Value]]) -> dict[Key, Value]:
-    """The value that each key has most often; the smaller of equally frequent ones.
-
-    >>> majority([("a", 1), ("a", 2), ("a", 2), ("b", 7)])
-    {'a': 2, 'b': 7}
-    """
-    counts: dict[Key, Counter[Value]] = {}
-    for key, value in values:
-        counts.setdefault(key, Counter())[value] += 1
-    return {key: min(of_key, key=lambda value: (-of_key[value], value)) for key, of_key in counts.items()}
+        listing.parts[split] = FilePart(root, paths, np.asarray(labels, np.int64))
+        listing.listed[split] = counted(all_labels, len(classes))
+    return listing
 
 
 def folder_in(path: str) -> str:

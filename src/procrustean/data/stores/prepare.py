@@ -12,14 +12,19 @@ from typing import Literal
 import numpy as np
 
 from procrustean.base.errors import DataError
-from procrustean.data.download import Say, one_process_at_a_time
-from procrustean.data.sets.prepared import Prepared
-from procrustean.data.stores.listing import Listing, Problem, Resize, count_problems, told, write_list
+from procrustean.base.lease import in_turn
+from procrustean.data.download import Say
+from procrustean.data.image_files import Problems
+from procrustean.data.image_lists import named
+from procrustean.data.sets.prepared_files import Prepared
+from procrustean.data.stores.listing import Listing, Resize, count_problems
 from procrustean.data.stores.store import Store, open_store, store_path
 from procrustean.data.stores.store_writer import Building, Progress, decode
 
 OnBadImage = Literal["error", "skip"]
 SAMPLE = 24
+#: How many problems are told.
+SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -28,7 +33,7 @@ class Plan:
 
     layout: Prepared
     listing: Listing
-    problems: tuple[Problem, ...]
+    problems: Problems
     target: Path  # where the store will be
     size: int
     resize: Resize
@@ -64,14 +69,14 @@ def plan(
         raise DataError(f"{source}: there is no such folder; name the unpacked data set with --source")
     listing = layout.read(source, lists)
     counts = {} if layout.groups else layout.counts
-    problems = [*listing.problems, *count_problems(listing, counts, layout.groups)]
+    problems = {**listing.problems, **count_problems(listing, counts, layout.groups)}
     side, how = size or layout.size, resize or layout.resize
     images = sum(len(part.labels) for part in listing.parts.values())
     count = workers or os.cpu_count() or 1
     return Plan(
         layout=layout,
         listing=listing,
-        problems=tuple(problems),
+        problems=problems,
         target=store_path(root, layout.stored_as, side),
         size=side,
         resize=how,
@@ -99,14 +104,14 @@ def prepare(
         say: called with one line at a time.
         progress: told how many images are done.
     """
-    layout, problems = planned.layout, list(planned.problems)
+    layout, problems = planned.layout, dict(planned.problems)
     if on_bad_image == "error":
         _refuse(problems, planned)
     building = Building(
         planned.listing, planned.target, name=layout.stored_as, size=planned.size, resize=planned.resize
     )
     planned.target.parent.mkdir(parents=True, exist_ok=True)
-    with one_process_at_a_time(planned.target.parent, say):
+    with in_turn(planned.target.parent, lambda: say(f"waiting for another process in {planned.target.parent}")):
         if planned.target.exists():
             store = open_store(planned.target)
             building.refuse_other(store)
@@ -118,7 +123,7 @@ def prepare(
                 "make room, or choose another place with --data-dir or a smaller --size"
             )
         try:
-            problems += building.decode_all(
+            problems |= building.decode_all(
                 planned.workers, keep_damaged=on_bad_image == "skip", say=say, progress=progress
             )
             if on_bad_image == "error":
@@ -134,23 +139,21 @@ def prepare(
     return store
 
 
-def _refuse(problems: list[Problem], planned: Plan) -> None:
-    if not problems:
-        return
-    path = _listed(problems, planned)
-    lines = [f"{planned.layout.title} cannot be prepared: {len(problems):,} problem{'s' * (len(problems) > 1)}"]
-    lines += [f"  {line}" for line in told(problems)]
-    lines += [
-        f"All of them: {path}",
-        "Mend them (an incomplete data set is best unpacked again), or leave these images out with "
-        "--on-bad-image skip, which counts the classes again",
-    ]
-    raise DataError("\n".join(lines))
+def _refuse(problems: Problems, planned: Plan) -> None:
+    if problems:
+        lines = [
+            f"{planned.layout.title} cannot be prepared: {len(problems):,} problem{'s' * (len(problems) > 1)}",
+            *named(problems, SHOWN),
+            f"All of them: {_listed(problems, planned)}",
+            "Mend them (an incomplete data set is best unpacked again), or leave these images out with "
+            "--on-bad-image skip, which counts the classes again",
+        ]
+        raise DataError("\n".join(lines))
 
 
-def _tell_of_skipping(problems: list[Problem], planned: Plan, say: Say) -> None:
+def _tell_of_skipping(problems: Problems, planned: Plan, say: Say) -> None:
     path = _listed(problems, planned)
-    for line in told(problems, shown=2):
+    for line in named(problems, SHOWN):
         say(line)
     say(
         f"{planned.layout.title} is not complete: images counted again, results are not comparable with published "
@@ -158,9 +161,12 @@ def _tell_of_skipping(problems: list[Problem], planned: Plan, say: Say) -> None:
     )
 
 
-def _listed(problems: list[Problem], planned: Plan) -> Path:
+def _listed(problems: Problems, planned: Plan) -> Path:
+    """The file that names all problems; what is no text in the name of a file is written as its bytes."""
     path = planned.target.with_name(planned.target.name + ".problems.txt")
-    write_list(problems, path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = "".join(f"{name}: {problem}\n" for name, problem in problems.items())
+    path.write_text(lines, encoding="utf-8", errors="backslashreplace")
     return path
 
 
@@ -171,7 +177,7 @@ def _seconds_per_image(listing: Listing, size: int, resize: Resize) -> float:
     for part in listing.parts.values():
         count = len(part.labels)
         for row in range(0, count, max(1, count * len(listing.parts) // SAMPLE)):
-            (image,) = part.sources.payload(row, row + 1)
+            (image,) = part.payload(row, row + 1)
             tried += 1
             try:
                 decode(image, out, resize)

@@ -22,8 +22,8 @@ from PIL import Image
 from procrustean.base.errors import DataError
 from procrustean.base.version import __version__
 from procrustean.data.download import Say
-from procrustean.data.image_files import FORMATS, convertible, reason
-from procrustean.data.stores.listing import Listing, Part, Problem, Resize
+from procrustean.data.image_files import FORMATS, Problems, convertible, reason
+from procrustean.data.stores.listing import Listing, Part, Resize
 from procrustean.data.stores.store import FORMAT, MANIFEST, Store, content_digest, open_store
 from procrustean.data.workers import Job, Prefetcher, WorkerPool
 
@@ -136,7 +136,7 @@ class Building:
         """sha256 (hex) of the images that go in and how they are stored."""
         digest = hashlib.sha256(json.dumps([self.name, self.size, self.resize, self.listing.classes]).encode())
         for split, part in self.listing.parts.items():
-            names = "\n".join(part.sources.name(row) for row in range(len(part.labels)))
+            names = "\n".join(part.name(row) for row in range(len(part.labels)))
             digest.update(f"{split}\n{names}\n".encode())
             digest.update(np.ascontiguousarray(part.labels, "<i8").data)
         return digest.hexdigest()
@@ -149,7 +149,7 @@ class Building:
                 "remove the folder to prepare it again, or choose another place with --data-dir"
             )
 
-    def decode_all(self, workers: int, *, keep_damaged: bool, say: Say, progress: Progress) -> list[Problem]:
+    def decode_all(self, workers: int, *, keep_damaged: bool, say: Say, progress: Progress) -> Problems:
         """Decode whatever is not decoded yet; returns the images that could not be.
 
         Args:
@@ -162,14 +162,14 @@ class Building:
         ahead: Prefetcher[tuple[int, Decoded]] = Prefetcher(workers, slots=2 * workers)
         todo = [number for number in range(-(-self.images // self.chunk_images)) if number not in self.done]
         finished = self.images - sum(self._length(number) for number in todo)
-        problems: list[Problem] = []
+        problems: Problems = {}
         try:
             progress(finished, self.images)
             ahead.start(self._jobs(todo, offset, pool))
             with (self.draft / "done.jsonl").open("a") as journal:
                 for _ in todo:
                     number, decoded = ahead.take()
-                    problems += self._problems(number, decoded)
+                    problems |= {self._name(number, int(at)): why for at, why in decoded.damaged.items()}
                     if keep_damaged or not decoded.damaged:
                         self.done[number] = decoded
                     if not decoded.damaged:
@@ -182,7 +182,7 @@ class Building:
             pool.close()
         return problems
 
-    def finish(self, problems: list[Problem], *, groups: bool) -> Store:
+    def finish(self, problems: Problems, *, groups: bool) -> Store:
         """Write labels, splits and manifest, and move the whole to its place.
 
         Args:
@@ -214,13 +214,13 @@ class Building:
                 split: int(((splits == number) & (labels >= 0)).sum())
                 for number, split in enumerate(self.listing.parts)
             },
-            "problems": [vars(problem) for problem in problems],
+            "problems": problems,
             "classes_left_out": sorted(set(self.listing.classes) - set(names)),
             "listing": self.listing_digest,
             "digest": content_digest(chunks, labels, splits),
             "chunk_images": self.chunk_images,
             "chunks": chunks,
-            "source": self._source(),
+            "source": str(next(iter(self.listing.parts.values())).place),
             "made_with": {"procrustean": __version__, "pillow": PIL.__version__},
         }
         _write(self.draft / "labels.npy", _as_npy(labels))
@@ -270,7 +270,7 @@ class Building:
 
     def _decode(self, number: int, offset: int, pool: WorkerPool, slot: int) -> tuple[int, Decoded]:
         start = number * self.chunk_images
-        images = [image for part, rows in self._rows(number) for image in part.sources.payload(rows[0], rows[1])]
+        images = [image for part, rows in self._rows(number) for image in part.payload(rows[0], rows[1])]
         place = offset + start * self.size * self.size * 3
         decoded: Decoded = pool.run(Chunk(images, str(self.draft / "images.npy"), place, self.size, self.resize))
         return number, decoded
@@ -286,15 +286,8 @@ class Building:
             before += len(part.labels)
 
     def _name(self, number: int, place: int) -> str:
-        names = [part.sources.name(row) for part, rows in self._rows(number) for row in range(*rows)]
+        names = [part.name(row) for part, rows in self._rows(number) for row in range(*rows)]
         return names[place]
-
-    def _problems(self, number: int, decoded: Decoded) -> list[Problem]:
-        return [Problem("damaged", self._name(number, int(at)), why) for at, why in decoded.damaged.items()]
-
-    def _source(self) -> str:
-        sources = next(iter(self.listing.parts.values())).sources
-        return str(getattr(sources, "root", getattr(sources, "path", "")))
 
 
 def _noted(line: str) -> tuple[int, Decoded] | None:

@@ -14,18 +14,8 @@ from procrustean.records.groups import Group, group_results
 from procrustean.records.identity import Setting, comparable, setting_of
 from procrustean.records.run_labels import data_parts, distinct_labels
 from procrustean.records.run_record import Result
-from procrustean.report.figures.canvas import (
-    Axes,
-    Figure,
-    axis_labels,
-    legend,
-    line_handle,
-    line_with_spread,
-    sheet,
-    shortened,
-    title,
-    value_axis,
-)
+from procrustean.report.figures import canvas
+from procrustean.report.figures.canvas import Axes, Figure
 from procrustean.report.figures.panels import KINDS, accuracy_name
 
 #: Metric -> what its panels are called.
@@ -132,7 +122,7 @@ def _accuracies(number: Number, lines: Sequence[Line]) -> Figure:
     rows = list(dict.fromkeys(line.row for line in lines))
     names = _names_of(number, lines)
     order = list(dict.fromkeys(names))
-    figure, axes = sheet(len(rows), len(PARTS))
+    figure, axes = canvas.sheet(len(rows), len(PARTS))
     several = len({source for source, _ in rows}) > 1
     for panels, (source, kind) in zip(axes, rows, strict=True):
         mine = [
@@ -140,15 +130,15 @@ def _accuracies(number: Number, lines: Sequence[Line]) -> Figure:
         ]
         values = sorted({value for line, _ in mine for value in line.values})
         for axis, (metric, part) in zip(panels, PARTS.items(), strict=True):
-            title(axis, _title(source if several else "", kind, part))
+            canvas.title(axis, _title(source if several else "", kind, part))
             for line, index in mine:
                 _draw(axis, line, metric, index)
             logarithmic = number.logarithmic or (values[0] > 0 and values[-1] >= WIDE * values[0])
-            value_axis(axis, values, list(map(number.shown, values)), logarithmic=logarithmic)
-        axis_labels(panels[0], y=accuracy_name([group for line, _ in mine for group in line.groups]))
+            canvas.value_axis(axis, values, list(map(number.shown, values)), logarithmic=logarithmic)
+        canvas.axis_labels(panels[0], y=accuracy_name([group for line, _ in mine for group in line.groups]))
     for axis in axes[-1]:
-        axis_labels(axis, number.name)
-    legend(figure, [line_handle(index) for index in range(len(order))], order)
+        canvas.axis_labels(axis, number.name)
+    canvas.legend(figure, [canvas.line_handle(index) for index in range(len(order))], order)
     return figure
 
 
@@ -176,7 +166,7 @@ def _title(source: str, kind: str, part: str) -> str:
     if not source:
         return f"{kind}, {part}"
     whole = f"{source}, {_small_first(kind)}, {part}"
-    return whole if len(whole) <= TITLE else f"{shortened(source, TITLE)}\n{kind}, {part}"
+    return whole if len(whole) <= TITLE else f"{canvas.shortened(source, TITLE)}\n{kind}, {part}"
 
 
 def _draw(axis: Axes, line: Line, metric: str, number: int) -> None:
@@ -184,7 +174,7 @@ def _draw(axis: Axes, line: Line, metric: str, number: int) -> None:
     measured = [(value, statistic) for value, statistic in found if statistic is not None]
     means = [100 * statistic.mean for _, statistic in measured]
     spreads = [float("nan") if statistic.sd is None else 100 * statistic.sd for _, statistic in measured]
-    line_with_spread(axis, [value for value, _ in measured], means, spreads, number)
+    canvas.line_with_spread(axis, [value for value, _ in measured], means, spreads, number)
 
 
 def _all_but_the_ratio(group: Group) -> Setting:

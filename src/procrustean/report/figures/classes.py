@@ -15,26 +15,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from procrustean.base.console import number_of
 from procrustean.base.errors import RunError
 from procrustean.records.groups import Group, group_results, split_by_data
 from procrustean.records.run_labels import data_text, distinct_labels
 from procrustean.records.run_record import Result
-from procrustean.report.figures.canvas import (
-    MUTED,
-    Axes,
-    ColorType,
-    Figure,
-    axis_labels,
-    box_key,
-    colour_bar,
-    large_to_small,
-    legend,
-    line_key,
-    sheet,
-    shortened,
-    title,
-    whole_numbers,
-)
+from procrustean.report.figures import canvas
+from procrustean.report.figures.canvas import MUTED, Axes, ColorType, Figure
 
 PANELS_PER_ROW = 4
 MOST_LEGEND_ENTRIES = 20
@@ -75,21 +62,21 @@ def classes(results: Sequence[Result]) -> Figure:
     measured = [measured_accuracies(group) for group in groups]
     rows = math.ceil(len(groups) / PANELS_PER_ROW)
     columns = math.ceil(len(groups) / rows)
-    figure, axes = sheet(rows, columns, width=3.1, height=3.0, margin=(0.6, 0.9), share_x=True, share_y=True)
+    figure, axes = canvas.sheet(rows, columns, width=3.1, height=3.0, margin=(0.6, 0.9), share_x=True, share_y=True)
     panels = [axis for row in axes for axis in row]
     lines = lines_of(groups[0])
     for panel, group, label, own in zip(panels, groups, distinct_labels(groups), measured, strict=False):
         for line in lines:
             _draw(panel, own, line, width=1.6 if len(lines) <= MOST_LEGEND_ENTRIES else 0.8)
         runs = len(group.results)
-        title(panel, label, f"{runs} seed{'s' if runs > 1 else ''}")
-        axis_labels(panel, "epoch")
-        whole_numbers(panel)
+        canvas.title(panel, label, number_of(runs, "seed"))
+        canvas.axis_labels(panel, "epoch")
+        canvas.whole_numbers(panel)
     for panel in panels[len(groups) :]:
         panel.set_visible(False)
     first, last = min(own.epochs[0] for own in measured), max(own.epochs[-1] for own in measured)
     for row in axes:
-        axis_labels(row[0], y="training accuracy per class (%)")
+        canvas.axis_labels(row[0], y="training accuracy per class (%)")
     panels[0].set_xlim((first, last) if last > first else (first - 1, first + 1))
     panels[0].set_ylim(-2, 102)
     panels[0].set_yticks(range(0, 101, 20))
@@ -97,7 +84,7 @@ def classes(results: Sequence[Result]) -> Figure:
     if len(lines) > MOST_LEGEND_ENTRIES:
         names = [f"{groups[0].counts[line.classes[0]]:,}" for line in lines]
         label = f"training images of the class ({len(lines)} classes)"
-        colour_bar(figure, panels, [line.colour for line in lines], names, label)
+        canvas.colour_bar(figure, panels, [line.colour for line in lines], names, label)
     else:
         _list(figure, lines, several_runs=any(len(own.values) > 1 for own in measured))
     return figure
@@ -134,17 +121,14 @@ def lines_of(group: Group) -> list[Line]:
     for index in order:
         sizes.setdefault(counts[index], []).append(index)
     if len(sizes) in SIZE_COLOURS and all(len(own) > 1 for own in sizes.values()):
-        return [
-            Line(
-                f"{len(own)} classes with {images[own[0]]}\n({shortened(', '.join(names[index] for index in own))})",
-                tuple(own),
-                colour,
-            )
-            for own, colour in zip(sizes.values(), SIZE_COLOURS[len(sizes)], strict=True)
-        ]
-    colours = large_to_small([counts[index] for index in order])
+        lines = []
+        for own, colour in zip(sizes.values(), SIZE_COLOURS[len(sizes)], strict=True):
+            named = canvas.shortened(", ".join(names[index] for index in own))
+            lines.append(Line(f"{len(own)} classes with {images[own[0]]}\n({named})", tuple(own), colour))
+        return lines
+    colours = canvas.large_to_small([counts[index] for index in order])
     return [
-        Line(f"{shortened(names[index])} ({images[index]})", (index,), colour)
+        Line(f"{canvas.shortened(names[index])} ({images[index]})", (index,), colour)
         for index, colour in zip(order, colours, strict=True)
     ]
 
@@ -167,11 +151,11 @@ def _draw(panel: Axes, measured: Accuracies, line: Line, *, width: float) -> Non
 
 def _list(figure: Figure, lines: Sequence[Line], *, several_runs: bool) -> None:
     """The lines by name, and what thin lines and bands are."""
-    keys, names = [line_key(line.colour, linewidth=2.6) for line in lines], [line.name for line in lines]
+    keys, names = [canvas.line_key(line.colour, linewidth=2.6) for line in lines], [line.name for line in lines]
     if any(len(line.classes) > 1 for line in lines):
-        keys.append(line_key(MUTED, linewidth=0.8, alpha=0.7))
+        keys.append(canvas.line_key(MUTED, linewidth=0.8, alpha=0.7))
         names.append("one of these classes")
     if several_runs:
-        keys.append(box_key(MUTED, alpha=0.25))
+        keys.append(canvas.box_key(MUTED, alpha=0.25))
         names.append("± 1 standard deviation\nover the seeds")
-    legend(figure, keys, names)
+    canvas.legend(figure, keys, names)

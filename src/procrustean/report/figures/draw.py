@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from procrustean.base.errors import ConfigError, RunError, did_you_mean
 from procrustean.engine.stored_features import kept_epochs, load_features
 from procrustean.records.run_record import Result
-from procrustean.report.figures.table import FIGURES, Entry, Need
+from procrustean.report.figures.figure_table import FIGURES, Entry, Need
 
 if TYPE_CHECKING:
     from procrustean.report.figures.canvas import Figure

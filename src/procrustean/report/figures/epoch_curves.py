@@ -7,23 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from procrustean.report.figures.canvas import (
-    INK,
-    LARGEST,
-    MUTED,
-    SMALLEST,
-    Axes,
-    ColorType,
-    Figure,
-    axis_labels,
-    from_zero,
-    large_to_small,
-    legend,
-    line_key,
-    sheet,
-    title,
-    whole_numbers,
-)
+from procrustean.report.figures import canvas
+from procrustean.report.figures.canvas import INK, LARGEST, MUTED, SMALLEST, Axes, ColorType, Figure
 from procrustean.report.figures.panels import Panel, class_name, extreme_names
 
 #: More classes than this are too many to name; their colours run from the largest to the smallest.
@@ -32,17 +17,17 @@ MOST_NAMED = 12
 
 def progress(panels: Sequence[Panel], *, all_classes: bool = False) -> Figure:
     """Training accuracy above, classification ratio below, one column per setting (Fig. 1, Fig. 3, supplement)."""
-    figure, axes = sheet(2, len(panels))
+    figure, axes = canvas.sheet(2, len(panels))
     for column, panel in enumerate(panels):
-        title(axes[0][column], panel.title, panel.along)
+        canvas.title(axes[0][column], panel.title, panel.along)
         _draw(axes[0][column], panel, "train_recall", all_classes, scale=100, most=100)
         _draw(axes[1][column], panel, "classification_ratio", all_classes, scale=100)
         axes[0][column].set_ylim(-3, 103)
         axes[1][column].axhline(100, color=MUTED, linewidth=1, linestyle=(0, (1, 2)), zorder=1)
-        axis_labels(axes[1][column], "epoch")
-    from_zero(axes[1])
-    axis_labels(axes[0][0], y="training set accuracy (%)")
-    axis_labels(axes[1][0], y="classification ratio (%)")
+        canvas.axis_labels(axes[1][column], "epoch")
+    canvas.from_zero(axes[1])
+    canvas.axis_labels(axes[0][0], y="training set accuracy (%)")
+    canvas.axis_labels(axes[1][0], y="classification ratio (%)")
     _legend(figure, panels, all_classes)
     return figure
 
@@ -54,31 +39,31 @@ def gradients(panels: Sequence[Panel], *, all_classes: bool = False) -> Figure:
     """
     layers = [layer for panel in panels for layer in panel.layers]
     panels = [panel.at_layer(layer) for panel in panels for layer in panel.layers]
-    figure, (axes,) = sheet(1, len(panels), share_y="row" if len(set(layers)) == 1 else False)
+    figure, (axes,) = canvas.sheet(1, len(panels), share_y="row" if len(set(layers)) == 1 else False)
     mixes = False
     for axis, panel, layer in zip(axes, panels, layers, strict=True):
-        title(axis, panel.title, ", ".join(filter(None, (f"at {layer}", panel.along))))
+        canvas.title(axis, panel.title, ", ".join(filter(None, (f"at {layer}", panel.along))))
         _draw(axis, panel, "gradient_norm_trained", all_classes)
         if all(curves.mixes.any() for curves in panel.curves):
             mixes = True
             _draw(axis, panel, "gradient_norm", all_classes, dashed=True)
-        axis_labels(axis, "epoch")
+        canvas.axis_labels(axis, "epoch")
     for layer in set(layers):
-        from_zero([axis for axis, own in zip(axes, layers, strict=True) if own == layer])
-    axis_labels(axes[0], y=r"feature gradient norm $\|\nabla_{g(x)}\,\ell\|_2$")
+        canvas.from_zero([axis for axis, own in zip(axes, layers, strict=True) if own == layer])
+    canvas.axis_labels(axes[0], y=r"feature gradient norm $\|\nabla_{g(x)}\,\ell\|_2$")
     _legend(figure, panels, all_classes, dashed="same weights, nothing mixed" if mixes else "")
     return figure
 
 
 def deviation(panels: Sequence[Panel], *, all_classes: bool = False) -> Figure:
     """Distance between training and test features, one panel per setting (Fig. 7)."""
-    figure, (axes,) = sheet(1, len(panels))
+    figure, (axes,) = canvas.sheet(1, len(panels))
     for axis, panel in zip(axes, panels, strict=True):
-        title(axis, panel.title, panel.along)
+        canvas.title(axis, panel.title, panel.along)
         _draw(axis, panel, "feature_deviation", all_classes)
-        axis_labels(axis, "epoch")
-    from_zero(axes)
-    axis_labels(axes[0], y="feature deviation")
+        canvas.axis_labels(axis, "epoch")
+    canvas.from_zero(axes)
+    canvas.axis_labels(axes[0], y="feature deviation")
     _legend(figure, panels, all_classes)
     return figure
 
@@ -118,7 +103,7 @@ def _draw(
         axis.set_xticks(epochs)
         return
     axis.set_xlim(0, max(float(epochs[-1]), 1.0))
-    whole_numbers(axis)
+    canvas.whole_numbers(axis)
 
 
 def _shown(panel: Panel, all_classes: bool) -> list[tuple[int, ColorType]]:
@@ -128,7 +113,7 @@ def _shown(panel: Panel, all_classes: bool) -> list[tuple[int, ColorType]]:
         return [(largest, LARGEST), (smallest, SMALLEST)]
     counts = panel.first.counts
     order = sorted(range(len(counts)), key=lambda index: (-counts[index], index))
-    return list(zip(order, large_to_small([counts[index] for index in order]), strict=True))
+    return list(zip(order, canvas.large_to_small([counts[index] for index in order]), strict=True))
 
 
 def _legend(figure: Figure, panels: Sequence[Panel], all_classes: bool, dashed: str = "") -> None:
@@ -140,10 +125,10 @@ def _legend(figure: Figure, panels: Sequence[Panel], all_classes: bool, dashed: 
     else:
         classes, shown = len(shown), [shown[0], shown[-1]]
         names = [f"{class_name(first, index)}, of {classes} classes by size" for index, _ in shown]
-    handles = [line_key(colour, linewidth=2.4) for _, colour in shown]
+    handles = [canvas.line_key(colour, linewidth=2.4) for _, colour in shown]
     if dashed:
         alone = all(len(panel.epochs) == 1 for panel in panels)
         how: dict[str, Any] = {"marker": "D", "markerfacecolor": "none"} if alone else {"linestyle": (0, (3, 2))}
-        handles.append(line_key(INK, linewidth=0 if alone else 1.1, **how))
+        handles.append(canvas.line_key(INK, linewidth=0 if alone else 1.1, **how))
         names.append(dashed)
-    legend(figure, handles, names)
+    canvas.legend(figure, handles, names)

@@ -12,21 +12,8 @@ import numpy.typing as npt
 from procrustean.base.errors import RunError
 from procrustean.engine.stored_features import KeptFeatures, kept_epochs, load_features
 from procrustean.records.run_record import Result
-from procrustean.report.figures.canvas import (
-    COLOURS,
-    INK,
-    MARKERS,
-    MUTED,
-    Axes,
-    Figure,
-    axis_labels,
-    frame,
-    legend,
-    line_key,
-    regions_picture,
-    sheet,
-    shortened,
-)
+from procrustean.report.figures import canvas
+from procrustean.report.figures.canvas import COLOURS, INK, MARKERS, MUTED, Axes, Figure
 
 #: Points per class and panel, so that the panels are not crowded.
 MOST_POINTS = 50
@@ -47,21 +34,21 @@ def plane(results: Sequence[Result], *, epochs: Sequence[int] = ()) -> Figure:
     classes = result.data.classes
     if len(classes) > len(COLOURS):
         raise RunError(f"{len(classes)} classes are too many to tell apart in the plane; draw {len(COLOURS)} or fewer")
-    figure, axes = sheet(2, len(shown), width=2.35, height=2.3, share_y=False, margin=(0.4, 0.8))
+    figure, axes = canvas.sheet(2, len(shown), width=2.35, height=2.3, share_y=False, margin=(0.4, 0.8))
     for column, kept in enumerate(shown):
         limits = _limits(kept)
         for row, (features, labels) in enumerate(((kept.train, kept.train_labels), (kept.test, kept.test_labels))):
             _draw(axes[row][column], kept, features, labels, limits, len(classes))
         axes[0][column].set_title(f"Epoch {kept.epoch}", fontsize=10.5, color=INK)
-    axis_labels(axes[0][0], y="training")
-    axis_labels(axes[1][0], y="test")
+    canvas.axis_labels(axes[0][0], y="training")
+    canvas.axis_labels(axes[1][0], y="test")
     counts = result.data.counts
     handles = [
-        line_key(COLOURS[c], marker=MARKERS[c], linewidth=0, markersize=7, markeredgecolor=INK)
+        canvas.line_key(COLOURS[c], marker=MARKERS[c], linewidth=0, markersize=7, markeredgecolor=INK)
         for c in range(len(classes))
     ]
-    names = [f"{shortened(name)} ({n:,} training images)" for name, n in zip(classes, counts, strict=True)]
-    legend(figure, handles, names)
+    names = [f"{canvas.shortened(name)} ({n:,} training images)" for name, n in zip(classes, counts, strict=True)]
+    canvas.legend(figure, handles, names)
     metrics, length = result.record.selections.last.metrics, result.record.recipe.epochs
     accuracy = f"{metrics.headline.replace('_', ' ')} {100 * metrics.headline_value:.1f} %"
     figure.suptitle(
@@ -119,7 +106,7 @@ def _draw(
     limits: tuple[float, float, float, float],
     classes: int,
 ) -> None:
-    regions_picture(axis, regions(kept, limits), limits, classes)
+    canvas.regions_picture(axis, regions(kept, limits), limits, classes)
     for label in range(classes):
         points = features[labels == label][:MOST_POINTS]
         axis.scatter(
@@ -132,4 +119,4 @@ def _draw(
             linewidths=0.35,
             zorder=3 + label / classes,
         )
-    frame(axis)
+    canvas.frame(axis)

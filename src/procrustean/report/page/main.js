@@ -79,7 +79,7 @@ function content() {
   const look = { order, colours: pickedColours(setting.counts, order, state.picked.get(setting.name)) };
   const width = Math.max(280, document.getElementById("report").clientWidth);
   const page = { data, state, setting, methods, look, width, redraw };
-  return [resultSection, verdictSection, classesSection, epochsSection, classCurvesSection, confusionSection, mistakesSection, settingsSection]
+  return [resultSection, verdictSection, classesSection, epochsSection, classCurvesSection, confusionSection, mistakesSection, alikeSection, settingsSection]
     .map((part) => part(page)).filter(Boolean);
 }
 

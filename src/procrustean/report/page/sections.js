@@ -126,6 +126,18 @@ function mistakesSection(page) {
         element("code", {}, mistake.file)))))));
 }
 
+function alikeSection({ setting }) {
+  if (!setting.alike.length) return null;
+  return section("alike", "Images to look at",
+    "A few images that may be the same, or of the same thing. procrustean inspect names more of them.",
+    setting.alike.map(({ title, sets }) => element("div", {},
+      element("h3", {}, title),
+      element("div", { class: "sets" }, sets.map((images) => element("ol", { class: "mistakes" }, images.map((image) => element("li", {},
+        element("img", { src: image.picture, alt: `${image.side} image ${image.file}` }),
+        element("strong", {}, image.label), ` in ${image.side}`,
+        element("code", {}, image.file)))))))));
+}
+
 function settingsSection(page) {
   const { setting, methods } = page;
   const numbers = methods.map(({ number }) => number);

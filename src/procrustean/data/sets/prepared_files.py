@@ -11,8 +11,8 @@ from pathlib import Path
 from procrustean.base.errors import ConfigError, DataError, did_you_mean
 from procrustean.data.download import Say, download
 from procrustean.data.imageset import Splits
-from procrustean.data.sets.base import DataSet, Request, data_roots
-from procrustean.data.sets.table import DATA_SETS, all_sets, known
+from procrustean.data.sets.data_set import DataSet, Request, data_roots
+from procrustean.data.sets.data_set_table import DATA_SETS, all_sets, known
 from procrustean.data.stores.listing import Listing, Resize
 from procrustean.data.stores.store import Store, open_store, store_path
 
@@ -115,6 +115,8 @@ class Prepared(DataSet):
 def prepared_set(name: str) -> Prepared:
     """A data set that can be prepared, or a ConfigError that names those."""
     found = known(name) if name in DATA_SETS else None
+    if found is not None and not isinstance(found, Prepared):
+        raise ConfigError(f"{name} needs no preparing. Train on it as it is: procrustean train {name}")
     if not isinstance(found, Prepared):
         names = [other.name for other in all_sets() if isinstance(other, Prepared) and not other.tuning_of]
         raise ConfigError(f"{name!r} is no data set that can be prepared. {did_you_mean(name, names)}")

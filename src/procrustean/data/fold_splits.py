@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from procrustean.base.errors import ConfigError, DataError
-from procrustean.data.imageset import NO_TEST, ImageSet, Indices, Splits, StoredImages
+from procrustean.data.imageset import NO_TEST, ImageSet, Indices, Splits, together
 from procrustean.data.set_aside import groups_of, joined
 
 #: All images for training, after the folds have been tested.
@@ -83,11 +83,9 @@ def fold_of(images: ImageSet, folds: int) -> Indices:
 def _together(splits: Splits) -> ImageSet:
     """The training images before some were set aside for tests."""
     train, test = splits.train, splits.test
-    if isinstance(train.images, StoredImages) or isinstance(test.images, StoredImages):
-        raise ConfigError("folds are for your own images, not for prepared data sets")
     assert splits.aside is not None
     total = len(train) + len(test)
     order = np.argsort(np.concatenate([np.setdiff1d(np.arange(total), splits.aside), splits.aside]))
     names, groups = train.names + test.names, train.groups + test.groups
     labels = np.concatenate([train.labels, test.labels])
-    return ImageSet(np.concatenate([train.images, test.images]), labels, train.classes, names, groups).subset(order)
+    return ImageSet(together([train.images, test.images]), labels, train.classes, names, groups).subset(order)

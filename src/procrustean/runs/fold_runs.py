@@ -18,7 +18,7 @@ from procrustean.base.files import OF_A_RUN, remove_half_written, write_atomical
 from procrustean.base.json_files import typed_json
 from procrustean.base.lease import Claim
 from procrustean.base.progress import Reporter
-from procrustean.data.folds import ALL
+from procrustean.data.fold_splits import ALL
 from procrustean.data.sources import is_files, is_named, place_of
 from procrustean.engine.image_measures import PREDICTIONS
 from procrustean.engine.stored_calibration import TrialScores, scores_of

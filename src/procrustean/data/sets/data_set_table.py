@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from procrustean.data.sets.base import DataSet
+    from procrustean.data.sets.data_set import DataSet
 
 DATA_SETS = {
     "digits": "digits:DIGITS",
