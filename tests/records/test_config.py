@@ -81,3 +81,9 @@ def test_what_is_done_to_the_plain_data_does_not_reach_the_settings() -> None:
     plain["options"]["alpha"] = 7
     plain["features_at"].append(3)
     assert (config.options, config.features_at) == ({"alpha": 5.0}, (1, 2))
+
+
+@pytest.mark.parametrize("setting", ["source", "run_dir", "net"])
+def test_a_null_character_is_refused(setting: str) -> None:
+    with pytest.raises(ConfigError, match="no name or path has a null character in it"):
+        RunSpec(**{"source": "digits", setting: "a\0b"})

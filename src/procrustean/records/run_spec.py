@@ -197,6 +197,8 @@ class RunSpec:
             value = getattr(self, name)
             if isinstance(value, int) and not fits(value):
                 raise ConfigError(f"{name} of {value.bit_length()} bits received; whole numbers have at most 64")
+            if isinstance(value, str | Path) and "\0" in str(value):
+                raise ConfigError(f"{name} = {str(value)!r:.80} received; no name or path has a null character in it")
         for name, least in (
             ("hold_out", 0),
             ("evaluate_every", 1),

@@ -102,11 +102,15 @@ class Tried:
         right = self.scores.argmax(axis=1) == self.labels
         return float(right @ self.losses()[1])
 
+    @property
+    def log_loss(self) -> float:
+        return float(np.dot(*self.losses()))
+
     def record(self) -> Trial:
         return Trial(
             name=self.name,
             balanced_accuracy=self.balanced_accuracy(),
-            log_loss=float(np.dot(*self.losses())),
+            log_loss=self.log_loss,
             held_out=len(self.labels),
             seconds=round(self.seconds, 1),
         )
@@ -401,18 +405,21 @@ class _Watch(PassingOn):
 def better(tried: list[Tried]) -> tuple[Tried, str]:
     """The way with the lowest log loss, of equal ones the first, and why.
 
-    A margin in favour of frozen features would be no caution: of the images that were held out, which the final
-    training has too, the other ways learn more than a head alone.
+    A head on frozen features is taken only where that of the others is higher by more than a standard error: of the
+    images that were held out, which the final training has too, the others learn more than a head alone.
     """
-    best, reason = tried[0], "there is nothing to compare it with"
-    for other in tried[1:]:
-        gain, error = gain_of(best, other)
-        how = f"log loss {'lower' if gain > 0 else 'higher'} by {abs(gain):.2f} ± {error:.2f}"
-        if gain > 0:
-            best, reason = other, f"its {how} than that of {best.name}"
-        else:
-            reason = f"with {other.name} {how}"
-    return best, reason
+    heads = [one for one in tried if one.way.kind == "features"]
+    others = [one for one in tried if one not in heads]
+    ranked = sorted(others or heads, key=lambda one: one.log_loss)  # of equal ones the first stays the first
+    best, rivals = ranked[0], heads if heads and others else ranked[1:]
+    if not rivals:
+        return best, "there is nothing to compare it with"
+    gain, error = gain_of(best, rivals[0])
+    told = f"log loss {'lower' if gain > 0 else 'higher'} by {abs(gain):.2f} ± {error:.2f}"
+    if gain > error:
+        return rivals[0], f"its {told} than that of {best.name}"
+    little = ", too little for what learns less from more images" if gain > 0 else ""
+    return best, f"with {rivals[0].name} {told}{little}"
 
 
 def gain_of(first: Tried, other: Tried) -> tuple[float, float]:
