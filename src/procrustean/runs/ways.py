@@ -230,14 +230,14 @@ class Agenda:
     def text(self) -> str:
         """What will happen, in a sentence or two."""
         about = f"about {duration_text(self.seconds)}{'' if self.timed else f', {CAUTION}'}"
-        on = "without test images, to be measured, then on all, for use" if self.twice else "on all"
+        again = ", then once more on all images" if self.twice else ""
         if len(self.ways) == 1:
-            text = f"to be trained {on}: {self.ways[0].text}, {about}"
+            text = f"to be trained{' and measured' * self.twice}{again}: {self.ways[0].text}, {about}"
         else:
             tried = "; ".join(way.text for way in self.ways)
             text = (
-                f"to be tried on {HELD_OUT:.0%} of the images, held out by class, and the best trained {on}, at most "
-                f"{about}: {tried}"
+                f"to be tried on {HELD_OUT:.0%} of the images, held out by class; the best is trained and "
+                f"measured{again}, in at most {about}: {tried}"
             )
         for way in self.left_out:
             text += f"; not {way.name}, for which {self.minutes:g} min are too short"
