@@ -22,6 +22,7 @@ import zipfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from statistics import fmean, stdev
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -221,6 +222,24 @@ def by_default(folder: Path, seed: int, work: Path) -> dict[str, Any]:
         "image_size": record.config.image_size,
         "epochs": record.recipe.epochs,
     }
+
+
+WAYS = (*BASELINES, "default")
+
+
+def table(rows: list[dict[str, Any]], size: int | None) -> str:
+    """Test balanced accuracy in % and CPU seconds of each way, mean ± standard deviation over the seeds."""
+    lines = ["| set | " + " | ".join(WAYS) + " |", "|---|" + "---:|" * len(WAYS)]
+    for name in SETS:
+        cells = []
+        for way in WAYS:
+            found = [row for row in rows if (row["set"], row["images"], row["way"]) == (name, size, way)]
+            values = [100 * row["balanced_accuracy"] for row in found]
+            seconds = fmean(row["cpu_seconds"] for row in found) if found else 0
+            spread = f" ± {stdev(values):.1f} ({len(values)})" if len(values) > 1 else " (1)"
+            cells.append(f"{fmean(values):.1f}{spread}, {seconds:.0f} s" if found else "—")
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
 
 
 def main() -> None:

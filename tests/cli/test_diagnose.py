@@ -326,7 +326,7 @@ def test_the_toy_on_four_digits(call: Any) -> None:
     for record, folder in zip(records, folders, strict=True):
         assert record["data"]["classes"] == ["1", "0", "8", "9"]
         assert record["data"]["counts"] == [100, 100, 5, 5]
-        assert record["probes"]["epochs"] == list(range(10))
+        assert record["probes"]["epochs"] == [0, 2, 5, 7, 9]
         kept = np.load(folder / "features-000006.npz")
         assert kept["train_features"].shape == (210, 2)
         assert kept["head_weight"].shape == (4, 2)

@@ -18,7 +18,9 @@ __all__ = ["colours"]
 def run(colours: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A trained network with calibration."""
     folder = tmp_path_factory.mktemp("own") / "run"
-    return fit(str(colours), method="erm", drw=True, epochs=20, device="cpu", run_dir=str(folder)).path
+    return fit(
+        str(colours), method="erm", drw=True, epochs=20, device="cpu", precision="fp32", run_dir=str(folder)
+    ).path
 
 
 @pytest.fixture

@@ -283,7 +283,7 @@ def test_a_wrong_prior_is_refused_before_training(prior: Any, message: str, monk
 def test_the_method_that_was_chosen_is_told() -> None:
     images, labels = stripes()
     assert quick(method="mfw", drw=True, epochs=2).fit(images, labels).method_ == "mfw-drw"
-    assert quick(method="advised", epochs=2).fit(images, labels).method_ == "erm"  # a ratio of 2
+    assert quick(method="advised", epochs=2).fit(images, labels).method_ == "balanced-softmax"
 
 
 def test_missing_files_are_told_without_flags_of_the_command_line(tmp_path: Path) -> None:

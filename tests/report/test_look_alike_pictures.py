@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from procrustean.data.likely_groups import LikelyGroups
 
 from procrustean import fit
 from procrustean.data import ImageSet, Splits
 from procrustean.data.fold_splits import NO_TEST
+from procrustean.data.image_groups import LikelyGroups
 from procrustean.records import load_result
 from procrustean.report.look_alikes import look_alikes, pictured_groups
 from procrustean.report.mistakes import ExampleFinder

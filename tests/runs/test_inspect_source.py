@@ -85,7 +85,7 @@ def test_the_text_says_it_all(messy: Path) -> None:
         "contradicting labels: 1 group of",
         "convnet from scratch, 12 pixels, ",
         "epochs by balanced_softmax, about ",
-        f"start with: procrustean train {messy} --on-bad-image skip\n",
+        f"start with: procrustean train {messy} --on-bad-image skip",
     ):
         assert part in text, part
     assert "cannot be used: 1 file; left out:" in inspect_source(str(messy), device="cpu", on_bad_image="skip").text

@@ -26,6 +26,7 @@ class Several(Struct, frozen=True, kw_only=True):
     """What the folder of several runs keeps beside them: what was asked for, and what came of it."""
 
     FILE: ClassVar[str]
+    FLAG: ClassVar[str] = "--run-dir"  # names the folder
 
     asked: RunSpec
     source_path: str | None = None
@@ -66,11 +67,11 @@ def agreed(folder: Path, kind: type[R], asked: RunSpec, **others: Any) -> R | No
 def begin(folder: Path, record: Several) -> None:
     """Make a folder for several runs; what may lie in it are the trials of ways to train, and copied candidates."""
     if folder.exists() and (not folder.is_dir() or not all(map(_may_be_there, folder.iterdir()))):
-        raise RunError(f"{folder} exists and is not an empty folder; choose another")
+        raise RunError(f"{folder} exists and is not an empty folder; choose another {record.FLAG}")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RunError(f"cannot create the folder {folder} ({error.strerror}); choose another") from error
+        raise RunError(f"cannot create the folder {folder} ({error.strerror}); choose another {record.FLAG}") from error
     remove_half_written(folder)
     write_record(folder, record)
 

@@ -139,7 +139,7 @@ def _percent(row: Measured) -> str:
 
 
 #: On images of a user, what corrects for the class sizes where no method is named, and with which deferred weights go
-#: where these alone are asked for. Others gained more in places, and lost in others: results/corrections.json.
+#: where these alone are asked for. LDAM with DRW gained more, though n.s., but has a head of its own.
 CORRECTION, WITH_DRW = MethodChoice("balanced_softmax", False), MethodChoice("erm", True)
 #: How much it gained on plain training from scratch, in points of balanced accuracy on held-out images: the mean over
 #: four sets of photographs with three seeds each, and its standard error.

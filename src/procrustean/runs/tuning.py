@@ -85,7 +85,7 @@ class Budget:
 class Study(Several, Struct, frozen=True, kw_only=True):
     """The content of tuning.json: a search, and what it has found so far."""
 
-    FILE = STUDY
+    FILE, FLAG = STUDY, "--output"
 
     format: Literal[1] = FORMAT
     asked: RunSpec = msgspec.field(name="config")
