@@ -23,6 +23,9 @@ from procrustean.base.files import OF_A_RUN, write_atomically
 from procrustean.base.json_files import FORMAT, read_typed, typed_json
 from procrustean.base.progress import PassingOn, Reporter
 from procrustean.base.stop_signals import stop_on_signal
+from procrustean.data.duplicates import fingerprints, near_duplicates
+from procrustean.data.feature_pairs import pairs_by_features
+from procrustean.data.image_groups import LikelyGroups
 from procrustean.data.imageset import Splits
 from procrustean.data.imbalance import Imbalanced
 from procrustean.data.recipe import Recipe
@@ -33,6 +36,7 @@ from procrustean.engine.prepared_run import Prepared
 from procrustean.engine.probabilities import Labels, Scores, calibrate, log_softmax
 from procrustean.engine.stored_calibration import TrialScores, held_out_scores
 from procrustean.engine.training import Interrupted
+from procrustean.nets.classifier import Classifier
 from procrustean.records.identity import Trial, changed_settings
 from procrustean.records.run_folder import TRIALS, RunFolder
 from procrustean.records.run_record import load_result
@@ -73,6 +77,7 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
     taken: Kind | None = None  # the best way, where several were tried
     chosen: RunSpec | None = None
     why: list[str] = []
+    likely: LikelyGroups | None = None  # by features, of images of which nothing else says what belongs together
 
 
 @dataclass(frozen=True)
@@ -205,14 +210,15 @@ class _Trials:
         return self._plan(kept)
 
     def _decided_on(self, on: Agenda) -> Decided:
-        ways = on.ways
+        ways, likely = on.ways, None
         if ways[0].kind == "features":
-            ways = self._with_head(ways)
+            ways, likely = self._with_head(ways), self._likely(ways[0].config)
         kept = Decided(
             asked=self._config,
             source_path=place_of(self._config.source),
             ways=[Kept(kind=way.kind, config=way.config) for way in ways],
             told=[on.text()],
+            likely=likely,
         )
         if len(ways) == 1:
             only, why = holding_out(ways[0].config, self._sources(ways[0].config))
@@ -278,6 +284,7 @@ class _Trials:
         assert kept.chosen is not None
         config = replace(kept.chosen, run_dir=self._run, source=self._config.source)
         splits = self._sources(config)
+        splits = replace(splits, likely=splits.likely or kept.likely)
         trials = tuple(each.trial for each in kept.ways if each.trial is not None)
         scores = None
         if kept.taken is not None:
@@ -318,14 +325,36 @@ class _Trials:
         return tuple(found)
 
     def _head_of(self, config: RunSpec) -> Chosen:
-        prepared = self._prepared(self._as_trial(config))
-        net = prepared.build_net().to(prepared.placement.device)
-        stores, train = prepared.training_stores(net, self._reporter), prepared.data.train
-        assert isinstance(stores, FeatureStores)
+        prepared, net, stores = self._feature_stores(config)
+        train = prepared.data.train
         features = stores.training(train)
         shown = net.features(features.features.flatten(0, 1)).view(features.features.shape)
         groups = np.unique(train.groups, return_inverse=True)[1] if train.groups else np.arange(len(train))
         return chosen_strength(shown, features.labels, groups)
+
+    def _likely(self, config: RunSpec) -> LikelyGroups | None:
+        """The photographs of all splits that belong together by their features, where nothing else says what does."""
+        splits = self._sources(config)
+        if splits.train.groups or splits.likely is not None:
+            return None
+        sides = {"train": splits.train, "held_out": splits.val, "test": splits.test if splits.has_test else None}
+        there = {name: images for name, images in sides.items() if images is not None}
+        _, _, stores = self._feature_stores(config)
+        shown = [stores.evaluation(images, name).features[:, 0].cpu().numpy() for name, images in there.items()]
+        images = there.values()
+        return pairs_by_features(
+            np.concatenate(shown),
+            np.concatenate([side.labels for side in images]),
+            near_duplicates(np.concatenate([fingerprints(side.images) for side in images])),
+            [name for side in images for name in side.names],
+        )
+
+    def _feature_stores(self, config: RunSpec) -> tuple[Prepared, Classifier, FeatureStores]:
+        prepared = self._prepared(self._as_trial(config))
+        net = prepared.build_net().to(prepared.placement.device)
+        stores = prepared.training_stores(net, self._reporter)
+        assert isinstance(stores, FeatureStores)
+        return prepared, net, stores
 
     def _as_trial(self, config: RunSpec) -> RunSpec:
         """The settings of a trial: on held-out images, and looked at late and in the end."""
