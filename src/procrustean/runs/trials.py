@@ -48,8 +48,8 @@ from procrustean.runs.one_run import STOPPED_AMONG_MANY, Stopped, begin_or_go_on
 from procrustean.runs.preparing import imbalanced, prepare
 from procrustean.runs.ways import HELD_OUT, Agenda, Kind, Way, agenda, length_of_final, open_ways
 
-#: What was decided, in the folder of trials.
-DECIDED = "decided.json"
+#: What was decided, in the folder of trials; and what to do where it cannot be read.
+DECIDED, DAMAGED = "decided.json", "train again with another --run-dir"
 #: A trial whose balanced accuracy after this share of its epochs is so far below that of the best ends there. Half-way,
 #: at the high rates of one cycle, networks that will win may still be 40 points behind.
 LOOKED_AT, CLEARLY_BEHIND = 0.75, 0.3
@@ -176,6 +176,14 @@ def plan_now(
         return replace(plan, final=plan.splits is not None and plan.splits.aside is not None)
 
 
+def with_likely(splits: Splits, run: Path) -> Splits:
+    """The images of a run, with what its trials have found to belong together where nothing else says what does."""
+    path = run / TRIALS / DECIDED
+    if splits.train.groups or splits.likely is not None or not path.is_file():
+        return splits
+    return replace(splits, likely=read_typed(path, Decided, DAMAGED).likely)
+
+
 class _Trials:
     """The trials of a run.
 
@@ -283,8 +291,7 @@ class _Trials:
     def _plan(self, kept: Decided) -> Plan:
         assert kept.chosen is not None
         config = replace(kept.chosen, run_dir=self._run, source=self._config.source)
-        splits = self._sources(config)
-        splits = replace(splits, likely=splits.likely or kept.likely)
+        splits = with_likely(self._sources(config), self._run)
         trials = tuple(each.trial for each in kept.ways if each.trial is not None)
         scores = None
         if kept.taken is not None:
@@ -401,7 +408,7 @@ class _Trials:
         path = self._folder / DECIDED
         if not path.is_file():
             return None
-        kept = read_typed(path, Decided, "train again with another --run-dir")
+        kept = read_typed(path, Decided, DAMAGED)
         if changed_settings(kept.asked, self._config, kept.source_path):
             raise RunError(f"{self._run} holds trials with other settings; choose another --run-dir")
         return kept
