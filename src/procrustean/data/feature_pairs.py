@@ -17,7 +17,7 @@ FIFTH, NEARER = 5, 0.7
 #: Of sets of independent photographs 0 to 4 % are in such pairs, of one taken in bursts 23 %. Nothing is said of a set
 #: with no more than SHARE, of a side with fewer partners among trained images, or of few images.
 SHARE, SHARE_OF_A_SIDE, FEWEST = 0.15, 0.1, 100
-HOW = "features that are far closer to each other than to those of other images of the class"
+HOW = "features far closer to each other than to others of the class"
 #: Images that are compared with all of their class at a time.
 _AT_ONCE = 512
 
