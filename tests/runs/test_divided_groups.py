@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +43,7 @@ def test_likely_groups() -> None:
     assert "such as 21.png and 3.png" in found
     assert "--group 'x y'" in found
     assert findings(Splits("pets", train, test)) == []
+    assert findings(Splits("pets", train, test, likely=replace(likely, by_chance=0.1))) == []
 
 
 @pytest.mark.parametrize("group", [None, r"(s\d+)-"])

@@ -14,6 +14,7 @@ import pytest
 from procrustean import Classifier, fit
 from procrustean.base.errors import ConfigError, ImagesChanged, RunError
 from procrustean.base.progress import Reporter
+from procrustean.data.image_groups import LikelyGroups
 from procrustean.engine import linear_head
 from procrustean.engine.stored_calibration import held_out_scores
 from procrustean.engine.training import Interrupted
@@ -25,6 +26,7 @@ from procrustean.runs import trials as trying
 from procrustean.runs import ways as ways_of
 from procrustean.runs.image_loading import Sources
 from procrustean.runs.many_runs import fit_many
+from procrustean.runs.train_api import resume
 from procrustean.runs.trials import CLEARLY_BEHIND, Tried, better, gain_of, plan_of
 from procrustean.runs.ways import Costs, Kind, Way, agenda, open_ways
 from small_photographs import FLAGS, SMALL, write_pictures
@@ -244,6 +246,23 @@ def test_a_call_that_was_stopped_goes_on_with_its_trials(photos: Path, tmp_path:
     scores, labels = held_out_scores(RunFolder(first))
     np.testing.assert_array_equal(plan.scores.scores, scores)
     np.testing.assert_array_equal(plan.scores.labels, labels)
+
+
+def test_pairs_by_features_are_told_of_again_when_a_run_goes_on(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def found(features: Any, labels: Any, copies: Any, names: list[str]) -> LikelyGroups:
+        assert len(features) == len(labels) == len(copies) == len(names) == len(set(names)) == 39
+        return LikelyGroups("features", {names[0]: "x", names[-1]: "x"})  # of the training and of the test images
+
+    monkeypatch.setattr(trying, "pairs_by_features", found)
+    with pytest.warns(UserWarning, match="1 of 6 test images probably belong together"):
+        run = fit(photos, run_dir="run", tune="head", **SMALL)
+    assert run.record.image_measures is not None
+    (caution,) = run.record.image_measures.cautions
+    assert caution.startswith("1 of 6 test images probably belong together with training images, by features, such as")
+    Path("run/result.json").unlink()
+    again = resume("run")
+    assert again.record.image_measures is not None
+    assert again.record.image_measures.cautions == [caution]
 
 
 def test_trials_on_other_images_are_no_reason(photos: Path, tmp_path: Path) -> None:

@@ -108,6 +108,7 @@ class LikelyGroups:
     how: str  # by what
     of: dict[str, str]  # image -> group, of images that have a group with others
     option: str = ""  # what to give to --group, if anything can be given
+    by_chance: float = 0.02  # the share of a side's images that may belong to trained ones without any reason
 
     @property
     def number(self) -> int:

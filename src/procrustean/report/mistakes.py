@@ -165,8 +165,10 @@ class ExampleFinder:
         folder = _run_directory(group.results[0])
         if folder is None or is_named(group.config.source):
             return None
+        from procrustean.runs.trials import with_likely
+
         try:
-            return self._images(folder)
+            return with_likely(self._images(folder), folder)
         except ProcrusteanError:
             return None
 

@@ -12,6 +12,7 @@ from procrustean.balance.losses import shifts_scores, weights_classes
 from procrustean.base.files import expanded
 from procrustean.data.describe import printable, some_names
 from procrustean.data.duplicates import Groups, fingerprints, near_duplicates, too_dark
+from procrustean.data.image_groups import LikelyGroups
 from procrustean.data.imageset import ImageSet, Indices, Labels
 from procrustean.data.recipes import PAPER
 from procrustean.data.sources import is_named
@@ -23,8 +24,6 @@ from procrustean.methods.tau_norm import Rescaling
 MOST_IMAGES = 20_000
 #: Groups of images under several labels that are named.
 NAMED = 3
-#: Fewer images than this share of a side are passed over where it is only likely that they belong to trained ones.
-PASSED_OVER = 0.02
 #: What was found in sets of images, by their hash and the names of their files, which it tells: the runs of a grid or a
 #: comparison share them.
 _FOUND: dict[tuple[object, ...], list[str]] = {}
@@ -227,23 +226,20 @@ def divided_groups(prepared: Prepared) -> list[str]:
                     "them is too good. Put every group on one side"
                 )
         elif likely is not None:
-            found += _probably(data.train, images, side, likely.of, likely.how, likely.option)
+            found += _probably(data.train, images, side, likely)
     return found
 
 
-def _probably(
-    train: ImageSet, images: ImageSet, side: str, group_of: dict[str, str], how: str, option: str
-) -> list[str]:
-    trained = {group_of[name]: name for name in train.names if name in group_of}
-    pairs = [(name, trained[group_of[name]]) for name in images.names if group_of.get(name) in trained]
-    if len(pairs) <= PASSED_OVER * len(images):
+def _probably(train: ImageSet, images: ImageSet, side: str, likely: LikelyGroups) -> list[str]:
+    trained = {likely.of[name]: name for name in train.names if name in likely.of}
+    pairs = [(name, trained[likely.of[name]]) for name in images.names if likely.of.get(name) in trained]
+    if len(pairs) <= likely.by_chance * len(images):
         return []
     shown = " and ".join(map(printable, pairs[0]))
-    remedy = f"--group {shlex.quote(option)}" if option else "a table with a column for --group"
+    remedy = f"--group {shlex.quote(likely.option)}" if likely.option else "a table with a column for --group"
     return [
-        f"{len(pairs)} of {len(images)} {side} images probably belong together with training images, by {how}, such as "
-        f"{shown}: what is measured on them is then too good; {remedy} keeps "
-        "them on one side"
+        f"{len(pairs)} of {len(images)} {side} images probably belong together with training images, by {likely.how}, "
+        f"such as {shown}: what is measured on them is then too good; {remedy} keeps them on one side"
     ]
 
 

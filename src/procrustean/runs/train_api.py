@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,7 @@ from procrustean.runs.loggers import Tool, imported
 from procrustean.runs.one_run import FinishedRun, OngoingRun, Stopped, run_directory_of
 from procrustean.runs.preparing import prepare
 from procrustean.runs.torch_settings import undisturbed
-from procrustean.runs.trials import plan_now
+from procrustean.runs.trials import plan_now, with_likely
 from procrustean.runs.ways import open_ways
 
 if TYPE_CHECKING:
@@ -158,6 +159,7 @@ def resume(
             return _final(directory, source, reporter)
         given = splits or moved(config, source, reporter.say)
         prepared = prepare_again(directory, config, identity, given, reporter.say)
+        prepared = replace(prepared, splits=with_likely(prepared.splits, directory.path))
         check_identity(Path(run), identity, prepared)
         if splits is None and source is not None:
             directory.remember_source(os.fspath(source))

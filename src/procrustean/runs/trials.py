@@ -23,6 +23,9 @@ from procrustean.base.files import OF_A_RUN, write_atomically
 from procrustean.base.json_files import FORMAT, read_typed, typed_json
 from procrustean.base.progress import PassingOn, Reporter
 from procrustean.base.stop_signals import stop_on_signal
+from procrustean.data.duplicates import fingerprints, near_duplicates
+from procrustean.data.feature_pairs import pairs_by_features
+from procrustean.data.image_groups import LikelyGroups
 from procrustean.data.imageset import Splits
 from procrustean.data.imbalance import Imbalanced
 from procrustean.data.recipe import Recipe
@@ -33,6 +36,7 @@ from procrustean.engine.prepared_run import Prepared
 from procrustean.engine.probabilities import Labels, Scores, calibrate, log_softmax
 from procrustean.engine.stored_calibration import TrialScores, held_out_scores
 from procrustean.engine.training import Interrupted
+from procrustean.nets.classifier import Classifier
 from procrustean.records.identity import Trial, changed_settings
 from procrustean.records.run_folder import TRIALS, RunFolder
 from procrustean.records.run_record import load_result
@@ -44,8 +48,8 @@ from procrustean.runs.one_run import STOPPED_AMONG_MANY, Stopped, begin_or_go_on
 from procrustean.runs.preparing import imbalanced, prepare
 from procrustean.runs.ways import HELD_OUT, Agenda, Kind, Way, agenda, length_of_final, open_ways
 
-#: What was decided, in the folder of trials.
-DECIDED = "decided.json"
+#: What was decided, in the folder of trials; and what to do where it cannot be read.
+DECIDED, DAMAGED = "decided.json", "train again with another --run-dir"
 #: A trial whose balanced accuracy after this share of its epochs is so far below that of the best ends there. Half-way,
 #: at the high rates of one cycle, networks that will win may still be 40 points behind.
 LOOKED_AT, CLEARLY_BEHIND = 0.75, 0.3
@@ -73,6 +77,7 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
     taken: Kind | None = None  # the best way, where several were tried
     chosen: RunSpec | None = None
     why: list[str] = []
+    likely: LikelyGroups | None = None  # by features, of images of which nothing else says what belongs together
 
 
 @dataclass(frozen=True)
@@ -171,6 +176,14 @@ def plan_now(
         return replace(plan, final=plan.splits is not None and plan.splits.aside is not None)
 
 
+def with_likely(splits: Splits, run: Path) -> Splits:
+    """The images of a run, with what its trials have found to belong together where nothing else says what does."""
+    path = run / TRIALS / DECIDED
+    if splits.train.groups or splits.likely is not None or not path.is_file():
+        return splits
+    return replace(splits, likely=read_typed(path, Decided, DAMAGED).likely)
+
+
 class _Trials:
     """The trials of a run.
 
@@ -205,14 +218,15 @@ class _Trials:
         return self._plan(kept)
 
     def _decided_on(self, on: Agenda) -> Decided:
-        ways = on.ways
+        ways, likely = on.ways, None
         if ways[0].kind == "features":
-            ways = self._with_head(ways)
+            ways, likely = self._with_head(ways), self._likely(ways[0].config)
         kept = Decided(
             asked=self._config,
             source_path=place_of(self._config.source),
             ways=[Kept(kind=way.kind, config=way.config) for way in ways],
             told=[on.text()],
+            likely=likely,
         )
         if len(ways) == 1:
             only, why = holding_out(ways[0].config, self._sources(ways[0].config))
@@ -277,7 +291,7 @@ class _Trials:
     def _plan(self, kept: Decided) -> Plan:
         assert kept.chosen is not None
         config = replace(kept.chosen, run_dir=self._run, source=self._config.source)
-        splits = self._sources(config)
+        splits = with_likely(self._sources(config), self._run)
         trials = tuple(each.trial for each in kept.ways if each.trial is not None)
         scores = None
         if kept.taken is not None:
@@ -318,14 +332,36 @@ class _Trials:
         return tuple(found)
 
     def _head_of(self, config: RunSpec) -> Chosen:
-        prepared = self._prepared(self._as_trial(config))
-        net = prepared.build_net().to(prepared.placement.device)
-        stores, train = prepared.training_stores(net, self._reporter), prepared.data.train
-        assert isinstance(stores, FeatureStores)
+        prepared, net, stores = self._feature_stores(config)
+        train = prepared.data.train
         features = stores.training(train)
         shown = net.features(features.features.flatten(0, 1)).view(features.features.shape)
         groups = np.unique(train.groups, return_inverse=True)[1] if train.groups else np.arange(len(train))
         return chosen_strength(shown, features.labels, groups)
+
+    def _likely(self, config: RunSpec) -> LikelyGroups | None:
+        """The photographs of all splits that belong together by their features, where nothing else says what does."""
+        splits = self._sources(config)
+        if splits.train.groups or splits.likely is not None:
+            return None
+        sides = {"train": splits.train, "held_out": splits.val, "test": splits.test if splits.has_test else None}
+        there = {name: images for name, images in sides.items() if images is not None}
+        _, _, stores = self._feature_stores(config)
+        shown = [stores.evaluation(images, name).features[:, 0].cpu().numpy() for name, images in there.items()]
+        images = there.values()
+        return pairs_by_features(
+            np.concatenate(shown),
+            np.concatenate([side.labels for side in images]),
+            near_duplicates(np.concatenate([fingerprints(side.images) for side in images])),
+            [name for side in images for name in side.names],
+        )
+
+    def _feature_stores(self, config: RunSpec) -> tuple[Prepared, Classifier, FeatureStores]:
+        prepared = self._prepared(self._as_trial(config))
+        net = prepared.build_net().to(prepared.placement.device)
+        stores = prepared.training_stores(net, self._reporter)
+        assert isinstance(stores, FeatureStores)
+        return prepared, net, stores
 
     def _as_trial(self, config: RunSpec) -> RunSpec:
         """The settings of a trial: on held-out images, and looked at late and in the end."""
@@ -372,7 +408,7 @@ class _Trials:
         path = self._folder / DECIDED
         if not path.is_file():
             return None
-        kept = read_typed(path, Decided, "train again with another --run-dir")
+        kept = read_typed(path, Decided, DAMAGED)
         if changed_settings(kept.asked, self._config, kept.source_path):
             raise RunError(f"{self._run} holds trials with other settings; choose another --run-dir")
         return kept
