@@ -186,9 +186,12 @@ def test_what_does_not_fit_into_the_time_is_named(
     assert not any(choices(group_results([Result(run.record, run.path / "result.json")])).values())
 
 
-def test_what_a_training_as_long_as_usual_takes_is_told(colours: Path, call: Call) -> None:
+def test_what_a_training_as_long_as_usual_takes_is_told(
+    colours: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auto, "measured_speed", lambda *given: 350.0)  # images a second: time for 20 epochs each
     arguments = ("train", colours, "--method", "auto", "--device", "cpu")
-    answer = call(*arguments, "--minutes", "0.3", "--run-dir", "all")
+    answer = call(*arguments, "--minutes", "0.5", "--run-dir", "all")
     assert answer.code == 0, answer.err
     record = json.loads(Path("all/auto.json").read_text())
     said = " ".join(answer.err.split())
