@@ -14,21 +14,17 @@ import numpy as np
 from procrustean.balance.interval import bootstrap_interval
 from procrustean.balance.metrics import metrics_from_confusion
 from procrustean.base.errors import ConfigError, RunError
-from procrustean.base.files import OF_A_RUN, remove_half_written, write_atomically
-from procrustean.base.json_files import typed_json
 from procrustean.base.lease import Claim
 from procrustean.base.progress import Reporter
 from procrustean.data.fold_splits import ALL
 from procrustean.data.sources import is_files, is_named, place_of
 from procrustean.engine.image_measures import PREDICTIONS
 from procrustean.engine.stored_calibration import TrialScores, scores_of
-from procrustean.records.checkpoints import is_leftover
-from procrustean.records.finding_runs import FINAL, FOLDS, RESULT_FILE
+from procrustean.records.finding_runs import FINAL, RESULT_FILE
 from procrustean.records.identity import changed_settings
-from procrustean.records.run_folder import TRIALS
 from procrustean.records.run_record import RunRecord
 from procrustean.records.run_spec import AUTO, RunSpec
-from procrustean.records.several_runs import Folded, Pooled, read_folds
+from procrustean.records.several_runs import Folded, Pooled, begin, read_folds, write_record
 from procrustean.runs.advice import Plan
 from procrustean.runs.existing_runs import load_run
 from procrustean.runs.image_loading import Sources
@@ -62,7 +58,7 @@ def fit_folds(config: RunSpec, folds: int, reporter: Reporter, log: Tool | None 
         for line in plan.why:
             reporter.say_once(line)
         kept = Folded(folds=folds, asked=config, config=plan.config, source_path=place_of(config.source))
-        _begin(folder, kept)
+        begin(folder, kept)
     chosen = replace(kept.config, source=config.source)
     parts = {f"fold-{number}": f"{number}/{folds}" for number in range(1, folds + 1)}
     runs = [replace(chosen, fold=part, run_dir=folder / name) for name, part in parts.items()]
@@ -77,7 +73,7 @@ def fit_folds(config: RunSpec, folds: int, reporter: Reporter, log: Tool | None 
         scores = together(paths, config.source) if calibrated else None
         (last,) = each([Plan(final, images, scores=scores)])
         record = _record(last)
-        _write(folder, msgspec.structs.replace(kept, pooled=pool(records, paths, record)))
+        write_record(folder, msgspec.structs.replace(kept, pooled=pool(records, paths, record)))
     finally:
         claim.release()
     _, net = load_run(last.path, source=config.source)
@@ -151,22 +147,3 @@ def pool(records: Sequence[RunRecord], folders: Sequence[Path], final: RunRecord
 def _tested(folder: Path) -> list[dict[str, str]]:
     with (folder / PREDICTIONS).open(encoding="utf-8", errors="surrogateescape", newline="") as file:
         return [row for row in csv.DictReader(file) if row["split"] == "test"]
-
-
-def _may_be_there(entry: Path) -> bool:
-    return entry.name == TRIALS or is_leftover(entry)
-
-
-def _begin(folder: Path, folded: Folded) -> None:
-    if folder.exists() and (not folder.is_dir() or not all(map(_may_be_there, folder.iterdir()))):
-        raise RunError(f"{folder} exists and is not an empty folder; choose another --run-dir")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunError(f"cannot create the folder {folder} ({error.strerror}); choose another --run-dir") from error
-    remove_half_written(folder)
-    _write(folder, folded)
-
-
-def _write(folder: Path, folded: Folded) -> None:
-    write_atomically(folder / FOLDS, typed_json(folded), OF_A_RUN)
