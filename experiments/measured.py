@@ -15,15 +15,13 @@ import tyro
 
 from procrustean.base.console import notify
 from procrustean.paper import Ranking, Store, paper_definitions, rankings
-from procrustean.records import group_results
 from procrustean.records.groups import Group
-from procrustean.records.run_record import load_result
 
 PROJECT = Path(__file__).resolve().parents[1]
 #: What docs/which-method.md calls the data in its headings, as people call them.
 NAMES = {"cifar10": "CIFAR-10"}
 LEAST_SEEDS = 3
-COLUMNS = ("setting", "kind", "largest", "smallest", "net", "method", "drw", "options", "mean", "sd", "seeds")
+COLUMNS = ("setting", "kind", "largest", "smallest", "net", "method", "drw", "mean", "sd", "seeds")
 
 
 @dataclass(frozen=True)
@@ -43,13 +41,12 @@ def main(arguments: Measurements) -> int:
 
 
 def table(results: Path) -> str:
-    """The methods of docs/which-method.md as they are by default, and settings of some on the digits.
+    """The methods of docs/which-method.md as they are by default.
 
     Variants of a method, such as another loss, are not advised, and single runs have no rank.
     """
     ranked = rankings(paper_definitions(), Store(results, None, notify))
     groups = [_each_method(ranking) for ranking in ranked]
-    groups.append(group_results(map(load_result, sorted((results / "digits-settings").glob("*.json")))))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -83,7 +80,6 @@ def _line(group: Group) -> tuple[str, ...]:
         group.net,
         config.method,
         "yes" if config.drw else "no",
-        " ".join(f"{name}={value:g}" for name, value in config.options.items()),
         f"{100 * statistic.mean:.4f}",  # with two decimals some are rounded twice, and told otherwise than in the docs
         f"{100 * statistic.sd:.4f}",
         str(statistic.n),

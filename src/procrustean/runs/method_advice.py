@@ -38,7 +38,6 @@ class Measured:
     setting: Setting
     method: str
     drw: bool
-    options: tuple[tuple[str, float], ...]  # other than the defaults
     mean: float  # over the training seeds
     sd: float
     seeds: int
@@ -57,12 +56,10 @@ def measured() -> tuple[Measured, ...]:
 
 def _row(line: dict[str, str]) -> Measured:
     kind = cast(Kind, line["kind"])
-    pairs = (pair.split("=") for pair in line["options"].split())
     return Measured(
         Setting(line["setting"], kind, int(line["largest"]), int(line["smallest"]), line["net"]),
         line["method"],
         line["drw"] == "yes",
-        tuple((name, float(value)) for name, value in pairs),
         float(line["mean"]),
         float(line["sd"]),
         int(line["seeds"]),
@@ -187,5 +184,5 @@ def nearest(counts: Sequence[int], *, least_compared: int = LEAST_COMPARED) -> S
 
 def ranked(setting: Setting) -> list[Measured]:
     """What was measured in a setting with the defaults of the methods, the best first."""
-    rows = [row for row in measured() if row.setting == setting and not row.options]
+    rows = [row for row in measured() if row.setting == setting]
     return sorted(rows, key=lambda row: -row.mean)
