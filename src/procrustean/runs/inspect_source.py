@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from rich.cells import cell_len, set_cell_size
@@ -69,16 +69,19 @@ def inspect_source(
     leave_out = found.listing is not None and (on_bad_image == "skip" or bool(found.bad))
     skip: Literal["error", "skip"] = "skip" if leave_out else "error"
     config = RunSpec(source, method=ADVISED, device=device, on_bad_image=skip, group=group)
+    sources = Sources(reporter)
+    if found.listing is not None:
+        sources.take(config, found.listing)
+    ways = open_ways(config, sources) if found.splits is not None else ()
     try:
-        expected = expectation(found, config, this_machine(device))
+        # Where several ways are tried, images are held out for that alone.
+        whole = replace(config, hold_out=0) if len(ways) > 1 else config
+        expected = expectation(found, whole, this_machine(device))
     except (ConfigError, DataError) as error:
         refusal = "training refuses these images as they are, so there is nothing to advise yet:"
         return Inspection("\n".join([*lines, "", refusal, f"  {printable(str(error))}"]), refused=True)
     command = command_text("train", source, *["--on-bad-image", "skip"] * leave_out, *_given("--group", group))
-    sources = Sources(reporter)
-    if found.listing is not None:
-        sources.take(config, found.listing)
-    if ways := open_ways(config, sources):
+    if ways:
         told = [agenda(config, ways, sources, None).text(), f"start with: {command}"]
     else:
         told = describe_advice(command, expected)
@@ -154,8 +157,8 @@ def _set_aside(found: Survey, splits: Splits, trained: list[int]) -> list[str]:
             notes.append(f"of a class {test.min()} only: train --folds 5 tests every image once instead")
         none = [c for c, n in zip(splits.test.classes, test, strict=True) if n == 0]
         notes += [f"too few different images to test on: {some_names(none)}"] * bool(none)
-    if not found.has_val:
-        held = splits.train.counts - trained
+    held = splits.train.counts - trained
+    if not found.has_val and held.any():
         share = f"{100 * HOLD_OUT:g} % of each class, up to a quarter of small ones"
         notes.append(f"no validation images: {held.sum()} would be held out, {share}")
         none = [c for c, n in zip(splits.train.classes, held, strict=True) if n == 0]
